@@ -18,7 +18,6 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.cli.main import cli
 from sparkcohort.runtime.shell.observe.dashboard import dashboard, panel_unit
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.observe.other_names import OTHER_METRICS
 from sparkcohort.runtime.shell.observe.panels import ROWS
 from sparkcohort.runtime.shell.observe.rules import ALERTS, RECORDINGS, rules_file
 from sparkcohort.runtime.shell.options.option_row import Option
@@ -57,12 +56,6 @@ def options_table() -> str:
 def metrics_table() -> str:
     """Every metric of the endpoint, a row each."""
     rows = [f"| `{spec.name}` | {', '.join(spec.labels)} | {spec.help} |" for spec in METRICS]
-    return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows])
-
-
-def other_names_table() -> str:
-    """Every metric by another program's name, a row each."""
-    rows = [f"| `{each.name}` | {', '.join(each.labels)} | {each.help} |" for each in OTHER_METRICS]
     return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows])
 
 
@@ -161,7 +154,6 @@ SIMULATE: Final = DOCS / "guides/simulate.md"
 GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "options": (DOCS / "options.md", options_table),
     "metrics": (DOCS / "reference/metrics.md", metrics_table),
-    "other-names": (DOCS / "reference/metrics.md", other_names_table),
     "alerts": (DOCS / "operate/monitoring.md", alerts_table),
     "recordings": (DOCS / "operate/monitoring.md", recordings_table),
     "panels": (DOCS / "operate/monitoring.md", panels_table),

@@ -29,6 +29,7 @@ from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.renewed_client import replaced
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.clock import now_ms
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
 log = clients.log
@@ -72,7 +73,7 @@ class GroupMembership:
         self._told: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
         self._jobs = ClientThread(self._check, self._changed)
-        self._membership = machine.new_membership(membership_config(options), secrets.token_hex(4), _now_ms())
+        self._membership = machine.new_membership(membership_config(options), secrets.token_hex(4), now_ms())
         self._actions: tuple[s.MembershipAction, ...] = ()  # not carried out yet
         self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
         self._requests = 0
@@ -110,12 +111,9 @@ class GroupMembership:
 
     def _await_place(self, timeout_s: float) -> bool:
         """Wait until this run is ready, and for no driver that is gone; whether it is ready."""
+        others = self._foreign_members
         # One that runs hears of the rebalance by its next heartbeat, and rejoins.
-        limits = (
-            (REPLACE_S, self._foreign_members.remove_former),
-            (self._rejoin_s, self._foreign_members.remove_drivers),
-        )
-        for patience_s, remove in limits:
+        for patience_s, remove in ((REPLACE_S, others.remove_former), (self._rejoin_s, others.remove_drivers)):
             if self._await(self._is_ready, min(patience_s, timeout_s)):
                 return True
             timeout_s = max(0.0, timeout_s - patience_s)
@@ -254,7 +252,7 @@ class GroupMembership:
             self._poll()
             self._carry_out()
             due_ms = machine.deadline(self._membership)
-            if due_ms is not None and _now_ms() >= due_ms:
+            if due_ms is not None and now_ms() >= due_ms:
                 self._tell_topics()
                 self._feed(s.TimePassed())
                 self._carry_out()
@@ -314,7 +312,7 @@ class GroupMembership:
         """Have the machine take an event; what it wants done is carried out between polls."""
         with self._changed:
             before = self._membership
-            after, actions = machine.step(before, event, _now_ms())
+            after, actions = machine.step(before, event, now_ms())
             self._membership, self._actions, self._failure = after, self._actions + actions, after.failure
             # Nothing else makes it worth while to ask again.
             if (after.state, after.known) != (before.state, before.known):
@@ -500,7 +498,3 @@ class GroupMembership:
             self._feed(s.LoginFailed(failure) if code in errors.AUTHENTICATION else s.StepFailed(failure))
         elif code not in _GONE:
             log.debug("group %s: %s", self._options.group_id, clients.text_of(error))
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+from sparkcohort.runtime.shell.process.clock import now_ms
 
 log = clients.log
 
@@ -176,18 +176,18 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
     time is over.
     """
     told = False
-    asking = AskingSide(secrets.token_hex(8), socket.gethostname(), _now_ms(), timeout_ms)
+    asking = AskingSide(secrets.token_hex(8), socket.gethostname(), now_ms(), timeout_ms)
     while asking.state not in machine.ENDS:
         before, event = asking.state, machine.LookFailed()
         try:
             looked = client.look()
-            asking, written = machine.step_asking(asking, looked, _now_ms())
+            asking, written = machine.step_asking(asking, looked, now_ms())
             if written is not None:
                 client.write(written)
         except HandoverDelayed as error:
             log.log(logging.DEBUG if told else logging.WARNING, "%s; it is tried again", error)
             told = True
-            asking, _ = machine.step_asking(asking, event, _now_ms())
+            asking, _ = machine.step_asking(asking, event, now_ms())
         if asking.state is not before:
             log.info("group %s: hand-over: %s -> %s", client.group_id, before, asking.state)
         if asking.state not in machine.ENDS:
@@ -207,7 +207,3 @@ def in_words(asking: AskingSide, group_id: str) -> str:
         AskingState.OVERTAKEN: "somebody else has asked for the group since",
     }
     return f"hand-over of group {group_id}: {words[asking.state]}"
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

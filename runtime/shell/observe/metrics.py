@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from wsgiref.types import StartResponse
 from wsgiref.types import WSGIApplication as Application
@@ -27,7 +27,6 @@ from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS, UP, MetricSpec
 from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
 from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
-from sparkcohort.runtime.shell.observe.other_names import families
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.process.shutdown import Ending, Order
 from sparkcohort.runtime.shell.process.threads import Supervised
@@ -40,11 +39,9 @@ CLOSE_S: Final = 1.0
 class StatusCollector(Collector):
     """Turns the status into metrics at every scrape; a coordinator that does not answer is ``cohort_up 0``."""
 
-    def __init__(
-        self, status: Callable[[], Status], most_partitions: int = MOST_PARTITIONS, names: Sequence[str] = ()
-    ) -> None:
-        """``names``: programs whose names of metrics are wanted beside ours, see ``other_names``."""
-        self._status, self._most_partitions, self._names = status, most_partitions, names
+    def __init__(self, status: Callable[[], Status], most_partitions: int = MOST_PARTITIONS) -> None:
+        """More than ``most_partitions`` have no series of their own."""
+        self._status, self._most_partitions = status, most_partitions
         self._group_id = ""
 
     def describe(self) -> list[Metric]:
@@ -65,7 +62,6 @@ class StatusCollector(Collector):
         for spec in METRICS:
             make = _histogram if spec.kind == "histogram" else _family
             yield make(spec, self._group_id, samples[spec.name])
-        yield from families(status, self._names, self._most_partitions)
 
 
 def _family(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
@@ -86,7 +82,7 @@ def _histogram(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
 
 def open_endpoint(options: SourceOptions, port: int, status: Callable[[], Status], ending: Ending) -> None:
     """Serve a run's metrics as the options say, until its end.  Raises OptionError as ``MetricsEndpoint.start``."""
-    served = MetricsEndpoint(options.metrics_address, port, status, options.metrics_partitions, options.metrics_names)
+    served = MetricsEndpoint(options.metrics_address, port, status, options.metrics_partitions)
     ending.add(Order.PORTS, served.close)
     served.start()
 
@@ -94,8 +90,7 @@ def open_endpoint(options: SourceOptions, port: int, status: Callable[[], Status
 class MetricsEndpoint:
     """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``; nothing runs before.
 
-    ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.  ``names``: see
-    ``StatusCollector``.
+    ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.
     """
 
     def __init__(
@@ -104,12 +99,11 @@ class MetricsEndpoint:
         port: int,
         status: Callable[[], Status],
         most_partitions: int = MOST_PARTITIONS,
-        names: Sequence[str] = (),
     ) -> None:
         self._address = address
         self.port = port
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(StatusCollector(status, most_partitions, names))
+        self._registry.register(StatusCollector(status, most_partitions))
         self._status = status
         self._server: MetricsServer | None = None
         self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up, stuck_s=None)

@@ -221,7 +221,6 @@ def _build(
         metrics_port=value.optional("metrics.port"),
         metrics_address=value.host("metrics.address"),
         metrics_partitions=value.integer("metrics.partitions"),
-        metrics_names=value.choices("metrics.names"),
         buffer_bytes=value.integer("buffer.bytes"),
         client_rack=value.text("client.rack"),
         client_rack_env=_variable(value, "client.rack.env"),

@@ -92,7 +92,6 @@ class SourceOptions:
     metrics_port: int | None
     metrics_address: str
     metrics_partitions: int
-    metrics_names: tuple[str, ...]
     buffer_bytes: int
     client_rack: str
     client_rack_env: str

@@ -400,14 +400,6 @@ SEEN = (
         "up to so many partitions each has series of its own; with more there are only those of topics and the group",
         reads="streams",
     ),
-    Option(
-        "metrics.names",
-        "list",
-        None,
-        "other programs by whose names the endpoint has what it knows, too: kafka_exporter, burrow, or both",
-        choices=("kafka_exporter", "burrow"),
-        reads="streams",
-    ),
 )
 
 STREAMS_HAVE_NO_END = (

@@ -107,16 +107,6 @@ class Values:
             raise OptionError(f"option {name}={text!r} must be one of {', '.join(choices)}")
         return text
 
-    def choices(self, name: str) -> tuple[str, ...]:
-        """Any of the option's choices, comma-separated, in any case; nothing where not given."""
-        named, choices = self.text(name).lower(), BY_KEY[name.lower()].choices
-        found = tuple(dict.fromkeys(each.strip() for each in named.split(",") if each.strip()))
-        if wrong := [each for each in found if each not in choices]:
-            raise OptionError(
-                f"option {name}: {wrong[0]!r} must be one of {', '.join(choices)}, or several, comma-separated"
-            )
-        return found
-
     def duration(self, name: str) -> int:
         """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds) in milliseconds."""
         option, text = BY_KEY[name.lower()], self.text(name)

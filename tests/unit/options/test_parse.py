@@ -178,7 +178,6 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
         ("coordinator.host", "http://driver"),
         ("coordinator.host", "fe80::1%eth0"),
         ("metrics.address", "127.0.0.1 9090"),
-        ("metrics.names", "kafka_exporter,telegraf"),
         ("maxTriggerDelay", "soon"),
         ("maxTriggerDelay", "-5"),
         ("maxTriggerDelay", "1.5h"),
@@ -241,12 +240,6 @@ def test_hosts_as_people_write_them(host: str) -> None:
     for text in written:
         parsed = parse({**LEAST, "coordinator.host": text, "metrics.address": f" {text}"})
         assert (parsed.coordinator_host, parsed.metrics_address) == (host, host)
-
-
-def test_names_of_metrics() -> None:
-    """One or several, in any case, each once; none by default."""
-    assert given().metrics_names == ()
-    assert given(metrics__names=" Burrow, kafka_exporter,burrow").metrics_names == ("burrow", "kafka_exporter")
 
 
 def test_starting_offsets_by_json() -> None:
