@@ -117,6 +117,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
         begin, ids, session = self._known.read(start), self._known.ids(start), self._driver
+        session.end_batch()
         session.stands_in(ids)
         self._ids = ids
         self._asked_end = True

@@ -115,7 +115,9 @@ class _SlotClient:
 
     def claim(self) -> calls.ClaimReply:
         """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
-        claim = calls.Claim(self._partition.plan_id, self._partition.index, self._address, query=_query_id())
+        claim = calls.Claim(
+            self._partition.plan_id, self._partition.index, self._address, query=_query_id(), batch=_batch_number()
+        )
         if self._relays:
             try:
                 claimed = _accepted(self._agent.claim(claim))
@@ -268,6 +270,12 @@ def _executor() -> tuple[Executor | None, str]:
 
 def _driver_host() -> str:
     return local_property("spark.driver.host") or "127.0.0.1"
+
+
+def _batch_number() -> int:
+    """Spark's number of the batch (``MicroBatchExecution.BATCH_ID_KEY``), -1 where it tells none."""
+    number = local_property("streaming.sql.batchId")
+    return int(number) if number.isdecimal() else -1
 
 
 def _query_id() -> str:

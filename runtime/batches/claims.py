@@ -14,11 +14,11 @@ Indices and slots are as many; no slot is handed to two indices, so once all ind
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition, names_of
 
 
 class UnknownSlot(LookupError):
@@ -77,6 +77,20 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
         return plan, plan.slots[plan.claims[index]]
     position = _choose(plan, member)
     return replace(plan, claims=MappingProxyType({**plan.claims, index: position})), plan.slots[position]
+
+
+def awaited(plans: Iterable[tuple[Plan, Collection[Range]]]) -> str:
+    """What a batch waits for, in words, by its plans and the ranges of each that are owed."""
+    begun, others, planned = set[TopicPartition](), set[TopicPartition](), False
+    for plan, owed in plans:
+        planned, idle = True, set(plan.unclaimed())
+        for position, slot in enumerate(plan.slots):
+            (others if position in idle else begun).update(item.tp for item in slot.ranges if item in owed)
+    if not planned:
+        return "Spark to plan it"
+    parts = [f"tasks that read {names_of(begun)}"] if begun else []
+    parts += [f"tasks that have not begun and are to read {names_of(others)}"] if others else []
+    return ", and for ".join(parts) or "the sink, the query's own code, or the next trigger"
 
 
 def _choose(plan: Plan, member: str | None) -> int:

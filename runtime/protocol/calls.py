@@ -58,7 +58,7 @@ C = TypeVar("C", bound=Call)
 
 
 class Claim(Call, frozen=True):
-    """A task asks for its slot, for a batch of ``query``; ``alone`` says why its executor, on ``host``, can have no agent."""
+    """A task asks for its slot, for the ``batch`` of ``query`` of this number, -1: not known; ``alone`` says why its executor, on ``host``, can have no agent."""
 
     plan: String
     index: Int64
@@ -66,6 +66,7 @@ class Claim(Call, frozen=True):
     alone: String = ""
     host: String = ""
     query: QueryId = ""
+    batch: Int64 = -1
 
 
 class ClaimReply(Call, frozen=True):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough("needs a Prometheus server")
 
 PARTITIONS, RECORDS, SCRAPE_S = 4, 2_000, 2
 EMPTY = {
-    "Malformed records per second": "no record is malformed",
+    "Bad records": "no record is malformed",
     "Offsets behind latest min": "no listener tells Spark's progress",
     "Offsets behind latest max": "no listener tells Spark's progress",
     "Offsets behind latest avg": "no listener tells Spark's progress",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.e2e.test_metrics import asked, scraped
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.produce import open_transaction, produce
+from tests.kit.streams import ASAP, Stream
+from tests.kit.streams import options as stream_options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.thorough("minutes of standing still")
@@ -47,5 +52,49 @@ def test_an_open_transaction_is_told_of(
         wait_until(lambda: [scraped(port)[name, "1"] for name in names] == [0, 0], LIMIT_S, "its end")
         assert query.wait_for_no_lag()["partitions"][1]["current_offset"] > 17
         assert asked("describe", topic)[2] == ""
+        query.stop()
         log = app.driver.log()
     assert log.count("kafka-transactions find-hanging") == 1, log
+
+
+@pytest.mark.timeout(400)
+def test_the_batch_in_flight_is_told_of(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int
+) -> None:
+    """A sink that hangs before it reads, and after: the number, what is owed, and who is waited for; until it ends."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 20, partitions=2)
+    read, end = threading.Event(), threading.Event()
+
+    def write(batch: DataFrame, _number: int) -> None:
+        assert read.wait(LIMIT_S)
+        batch.collect()
+        assert end.wait(LIMIT_S)
+
+    def in_flight(accept: Any) -> dict[str, Any]:
+        def told() -> Any:
+            status, rows, _ = asked("describe", topic, "--state")
+            return rows if status == 0 and accept(rows[0]["batch"]) else None
+
+        found: dict[str, Any] = wait_until(told, LIMIT_S, "the batch")[0]["batch"]
+        return found
+
+    source = Stream(spark, stream_options(broker, topic, metrics__port=port), checkpoint).load()
+    writer = source.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint)).trigger(**ASAP)
+    query = writer.start()
+    try:
+        before = in_flight(lambda batch: batch and batch["ranges_owed"])
+        assert before["waits_for"] == f"tasks that have not begun and are to read {topic}-0, {topic}-1"
+        read.set()
+        after = in_flight(lambda batch: batch["ranges_owed"] == 0)
+        assert (after["number"], after["ranges_delivered"]) == (0, 2)
+        assert after["waits_for"].startswith("the sink")
+        assert after["age_ms"] > before["age_ms"]
+        assert scraped(port)["cohort_batch_in_flight_seconds", ""] >= after["age_ms"] / 1000
+        end.set()
+        wait_until(lambda: asked("describe", topic, "--state")[1][0]["batch"] is None, LIMIT_S, "its end")
+        assert scraped(port)["cohort_batch_in_flight_seconds", ""] == 0
+    finally:
+        read.set()
+        end.set()
+        query.stop()

@@ -9,6 +9,13 @@ from sparkcohort.runtime.shell.coordinator.totals import Histogram, ListenerTota
 
 A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
 HELD_UP = {"records": 457, "seconds": 123.4}
+IN_FLIGHT = {
+    "number": 17,
+    "age_ms": 123_400,
+    "ranges_delivered": 10,
+    "ranges_owed": 2,
+    "waits_for": "tasks that read orders-1",
+}
 
 
 def a_status(**changes: Any) -> dict[str, Any]:
@@ -82,7 +89,11 @@ def _delivered() -> dict[str, Any]:
             "last_commit_at": 1_795_000_000.5,
             "pending_ms": 1_500,
         },
-        "batches": {"durations": durations(800, 2_000), "last": {"records": 500, "bytes": 60_000, "seconds": 2.0}},
+        "batches": {
+            "durations": durations(800, 2_000),
+            "last": {"records": 500, "bytes": 60_000, "seconds": 2.0},
+            "in_flight": None,
+        },
         "audit": {
             "plans": 9,
             "slots": 54,

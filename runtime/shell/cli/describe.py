@@ -141,7 +141,7 @@ def _of_run(run: Connection, status: dict[str, Any], what: str, verbose: bool, c
         view = views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
     else:
         view = _table(status, what, verbose, chosen)
-    return replace(view, notes=views.notes(status))
+    return replace(view, notes=views.notes(status), totals=(*views.batch(status), *view.totals))
 
 
 def _of_kafka(group: KafkaGroup, what: str, verbose: bool, chosen: Chosen) -> views.View:

@@ -302,6 +302,7 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
     failure = status["assignor_failure"]
     failed = {"failed_rebalances": status["failed_rebalances"], "assignor_failure": failure}
     told = {**known, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled, **failed}
+    told["batch"] = status["batches"]["in_flight"]
     more: Row = (
         totals["generation"],
         totals["pending_members"],
@@ -313,6 +314,17 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         None if failure is None else _failure(failure),
     )
     return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,), verbose)
+
+
+def batch(status: Status) -> tuple[str, ...]:
+    """The batch in flight on a line, if there is one: since when, how far it is, what it waits for."""
+    known = status["batches"]["in_flight"]
+    if known is None:
+        return ()
+    name = "a batch" if known["number"] is None else f"batch {known['number']}"
+    ranges_of = f"{counted(known['ranges_delivered'], 'range')} delivered, {known['ranges_owed']} owed"
+    age = duration(known["age_ms"])
+    return (f"{status['group']}, {name} in flight for {age}: {ranges_of}; waits for {known['waits_for']}",)
 
 
 def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:

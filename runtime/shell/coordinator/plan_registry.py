@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from sparkcohort.runtime.batches.claims import Plan, Slot, claim, new_plan
+from sparkcohort.runtime.batches.claims import Plan, Slot, awaited, claim, new_plan
 from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.totals import BATCH_BUCKETS_MS, Histogram, MalformedTotals
@@ -84,6 +84,21 @@ class PlanRegistry:
         self._durations = Histogram(BATCH_BUCKETS_MS)
         self._last: dict[str, float] | None = None
         self.malformed = MalformedTotals()
+        self._began: float | None = None  # the batch in flight, time.monotonic(); None where there is none
+        self._number: int | None = None  # of that batch, once a task has told it
+
+    def begin_batch(self) -> None:
+        """Spark is told of the end of a batch: it is in flight."""
+        with self._lock:
+            self._begin_batch(time.monotonic())
+
+    def end_batch(self) -> None:
+        """Spark is through with the batch in flight."""
+        with self._lock:
+            self._began = self._number = None
+
+    def _begin_batch(self, now: float) -> None:
+        self._began = now if self._began is None else self._began
 
     def register(
         self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None, *, last: bool = False
@@ -94,7 +109,7 @@ class PlanRegistry:
         """
         planned_starts: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
-        every = {item for slot in slots for item in slot.ranges}
+        every, now = {item for slot in slots for item in slot.ranges}, time.monotonic()
         for item in (item for slot in slots for item in slot.ranges):
             planned_starts[item.tp] = min(item.start, planned_starts.get(item.tp, item.start))
             ends[item.tp] = max(item.end, ends.get(item.tp, item.end))
@@ -108,14 +123,15 @@ class PlanRegistry:
                 ids or {},
                 every,
                 last,
-                time.monotonic(),
+                now,
             )
+            self._begin_batch(now)  # a batch of the run before, which is planned only
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
 
-    def claim(self, plan_id: str, index: int, member: str | None) -> ClaimedSlot:
-        """The slot of this input partition: the same at every call.  Raises PlanGone."""
+    def claim(self, plan_id: str, index: int, member: str | None, batch: int = -1) -> ClaimedSlot:
+        """The slot of this input partition, for a task of the ``batch`` of this number: the same at every call.  Raises PlanGone."""
         with self._lock:
             registered = self._plans.get(plan_id)
             if registered is None:
@@ -125,6 +141,8 @@ class PlanRegistry:
                     "write or cache it inside foreachBatch"
                 )
             registered.plan, slot = claim(registered.plan, index, member)
+            if batch >= 0 and self._began is not None and registered.planned_at >= self._began:
+                self._number = batch
             planned_starts = {item.tp: registered.planned_starts[item.tp] for item in slot.ranges}
             ids = {
                 topic: registered.ids[topic] for topic in {tp.topic for tp in planned_starts} if topic in registered.ids
@@ -169,9 +187,24 @@ class PlanRegistry:
         self._last = {"records": plan.records, "bytes": plan.bytes, "seconds": seconds}
 
     def batches(self) -> dict[str, Any]:
-        """How long batches took from their plans to their last ranges, and what the last one was, None before it."""
+        """How long batches took from their plans to their last ranges; the last one and the one in flight, None without."""
         with self._lock:
-            return {"durations": self._durations.as_value(), "last": self._last and dict(self._last)}
+            last = self._last and dict(self._last)
+            return {"durations": self._durations.as_value(), "last": last, "in_flight": self._in_flight()}
+
+    def _in_flight(self) -> dict[str, Any] | None:
+        began = self._began
+        if began is None:
+            return None
+        plans = [plan for plan in self._plans.values() if plan.planned_at >= began]
+        owed = sum(len(plan.undelivered) for plan in plans)
+        return {
+            "number": self._number,
+            "age_ms": round(1000 * (time.monotonic() - began)),
+            "ranges_delivered": sum(len(slot.ranges) for plan in plans for slot in plan.plan.slots) - owed,
+            "ranges_owed": owed,
+            "waits_for": awaited((plan.plan, plan.undelivered) for plan in plans),
+        }
 
     def sizes(self) -> Sizes:
         """How large records have been so far, by what tasks reported."""

@@ -162,7 +162,7 @@ class Service:
         member = self._member_at(claim.address)
         self._note_alone(claim)
         try:
-            claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None)
+            claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None, claim.batch)
         except (PlanGone, UnknownSlot) as error:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
         # A task of the run before finds this one at the same port, with the same token: its query may be another.

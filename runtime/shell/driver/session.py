@@ -18,7 +18,6 @@ from typing import Any
 from sparkcohort.assignors import Assignor
 from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.claims import Slot
-from sparkcohort.runtime.batches.record_sizes import Sizes
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import reachability
@@ -76,7 +75,8 @@ class Session:
         self._log_ends = LogEnds(options)
         self._commits = GroupCommits(options, self._log_ends)
         self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
-        self._plans = PlanRegistry()
+        self._plans = plans = PlanRegistry()
+        self.sizes, self.end_batch = plans.sizes, plans.end_batch
         self._progress = QueryProgress(self._logged)
         self._late: bool | None = None
         self._isolation = SlowPartitionWatch()
@@ -319,6 +319,7 @@ class Session:
 
     def _logged(self, end: Offsets, ids: Mapping[str, str]) -> None:
         """A listener has seen that Spark's commit log has this batch: the group follows at once."""
+        self._plans.end_batch()
         if not self.may_be_async():  # or the event is ahead of the log
             self._commits.stands_in(ids)
             self._commits.offer(end)
@@ -345,6 +346,7 @@ class Session:
         """Spark is about to be told of a batch to ``end``.  Raises CohortError (HANDED_OVER) where it may not be."""
         if self._handover is not None:
             self._handover.plan(end)
+        self._plans.begin_batch()
 
     def flush_commits(self) -> None:
         """Wait a moment for the real group to have what was committed."""
@@ -443,10 +445,6 @@ class Session:
         """Members that are barred from something and own nothing that they can fetch."""
         barred = self._abilities.barred() if self._abilities else {}
         return frozenset(barred) - frozenset(self.owners().values()) if barred else frozenset()
-
-    def sizes(self) -> Sizes:
-        """How large records have been so far."""
-        return self._plans.sizes()
 
     def register(self, slots: Sequence[Slot], ids: Mapping[str, str], *, last: bool) -> str:
         """Make the slots claimable, offsets in topics of these ids; returns the plan's id.

@@ -142,6 +142,10 @@ _PARTITIONS: Final = (
 )
 _BATCHES: Final = (
     _histogram("batch_duration_seconds", "Time from the plan of a batch to the delivery of its last range"),
+    _gauge(
+        "batch_in_flight_seconds",
+        "For how long Spark has not been through with the batch in flight; 0 where there is none",
+    ),
     _gauge("last_batch_seconds", "The same, of the last batch that was delivered whole"),
     _gauge("last_batch_records", "Records of that batch"),
     _gauge("last_batch_bytes", "Arrow bytes of that batch"),

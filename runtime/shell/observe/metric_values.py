@@ -183,9 +183,10 @@ def _behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
 
 def _consumed(status: Status) -> dict[str, Samples]:
     audit, batches = status["audit"], status["batches"]
-    last = batches["last"] or {}
+    last, in_flight = batches["last"] or {}, batches["in_flight"]
     return {
         "cohort_batch_duration_seconds": [((), batches["durations"])],
+        "cohort_batch_in_flight_seconds": [((), in_flight["age_ms"] / 1000 if in_flight else 0.0)],
         **{f"cohort_last_batch_{key}": _known([((), last.get(key))]) for key in ("seconds", "records", "bytes")},
         "cohort_records_consumed_total": [
             (("agent",), audit["records_from_agent"]),

@@ -219,6 +219,14 @@ _LAG: Final = (
         "Records read", "Records that tasks delivered: from agents, or direct.", "cohort_records_consumed_total", "path"
     ),
     counter("Bytes read", "Arrow bytes that tasks delivered, by path.", "cohort_bytes_consumed_total", "path"),
+    counter(
+        "Bad records",
+        "Records whose key or value could not be decoded, each time one was; by default their columns are null.",
+        "cohort_malformed_records_total",
+        "topic",
+        "reason",
+        thresholds=((0.001, "red"),),
+    ),
 )
 
 _BATCHES: Final = (

@@ -123,6 +123,15 @@ ALERTS: Final = (
         "not fall.",
     ),
     Alert(
+        "CohortBatchHangs",
+        "page",
+        "5m",
+        f"max by ({RULES_BY}) (cohort_batch_in_flight_seconds{{{G}}}) > 60 and job_group:cohort_group_lag_records:max > 0",
+        "No batch of group {{ $labels.group }} ends.",
+        "For more than five minutes no batch of group {{ $labels.group }} has ended, while records wait. `cohort describe` says "
+        "what the batch in flight waits for.",
+    ),
+    Alert(
         "CohortPartitionHeld",
         "page",
         "5m",
@@ -157,6 +166,15 @@ ALERTS: Final = (
         "Retention is about to take records of {{ $labels.topic }} that group {{ $labels.group }} has not read.",
         "At this pace the start of the log passes the position of group {{ $labels.group }} in {{ $labels.topic }} within an "
         "hour, or it already has.",
+    ),
+    Alert(
+        "CohortBadRecords",
+        "ticket",
+        "0m",
+        f"sum by ({RULES_BY}, topic, reason) (increase(cohort_malformed_records_total{{{G}}}[10m])) > 0",
+        "Records of {{ $labels.topic }} can't be decoded in group {{ $labels.group }}: {{ $labels.reason }}.",
+        "Within ten minutes records of {{ $labels.topic }} could not be decoded ({{ $labels.reason }}). Their columns are null, "
+        "unless the query drops them or fails.",
     ),
     Alert(
         "CohortCommitsFail",

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
-from tests.kit.status import HELD_UP, a_status
+from tests.kit.status import HELD_UP, IN_FLIGHT, a_status
 from tests.kit.waiting import wait_until
 from tests.shell.cli.test_main import a_run, on_a_terminal
 from tests.shell.cli.test_main import home as home  # noqa: PLC0414  the fixture
@@ -54,6 +54,21 @@ def test_what_an_open_transaction_holds_up_is_named(home: Path) -> None:
     assert "orders-1 held by open transactions: 457 records wait, for 2m3s or longer" in text
     assert [row["open_transaction"] for row in rows] == [None, HELD_UP, None]
     assert rows[1]["lag"] == 0
+
+
+@pytest.mark.parametrize("flags", [[], ["--members"], ["--state", "--verbose"]])
+def test_the_batch_in_flight_stands_below(home: Path, flags: list[str]) -> None:
+    """In every view, and in the state's JSON; where there is none, there is no line."""
+    status = a_status()
+    status["batches"]["in_flight"] = IN_FLIGHT
+    with a_run("r1", lambda: status):
+        text = cohort("describe", *flags).stdout
+        (state,) = json.loads(cohort("describe", "--state", "--output", "json").stdout)
+    said = "billing, batch 17 in flight for 2m3s: 10 ranges delivered, 2 owed; waits for tasks that read orders-1"
+    assert said in text.splitlines()
+    assert state["batch"] == IN_FLIGHT
+    with a_run("r1", a_status):
+        assert "in flight" not in cohort("describe", *flags).stdout
 
 
 def test_the_sums_stand_below(home: Path) -> None:

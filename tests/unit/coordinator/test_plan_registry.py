@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparkcohort.runtime.batches.claims import Slot
@@ -99,3 +101,41 @@ def test_a_seed_does_not_override_a_plan() -> None:
     plans.seed({TopicPartition("t", 0): 3, TopicPartition("t", 2): 7})
 
     assert (plans.planned_end(TopicPartition("t", 0)), plans.planned_end(TopicPartition("t", 2))) == (10, 7)
+
+
+def test_the_batch_in_flight_tells_what_it_waits_for() -> None:
+    """From the moment Spark is told of it until it asks for the next one."""
+    plans = PlanRegistry()
+
+    def told() -> tuple[Any, ...] | None:
+        known = plans.batches()["in_flight"]
+        assert known is None or known["age_ms"] >= 0
+        names = ("number", "ranges_delivered", "ranges_owed", "waits_for")
+        return known and tuple(known[name] for name in names)
+
+    assert told() is None
+    plans.begin_batch()
+    assert told() == (None, 0, 0, "Spark to plan it")
+    plans.register("p", [Slot("a", (A,)), Slot("b", (B,)), Slot(None)])
+    assert told() == (None, 0, 2, "tasks that have not begun and are to read t-0, t-1")
+    plans.claim("p", 0, "a", 17)
+    assert told() == (17, 0, 2, "tasks that read t-0, and for tasks that have not begun and are to read t-1")
+    plans.report("p", [A], agent=[1, 1], direct=[0, 0])
+    plans.claim("p", 1, "b", 17)
+    assert told() == (17, 1, 1, "tasks that read t-1")
+    plans.report("p", [B], agent=[1, 1], direct=[0, 0])
+    assert told() == (17, 2, 0, "the sink, the query's own code, or the next trigger")
+    plans.end_batch()
+    assert told() is None
+
+
+def test_a_batch_is_its_own_plans() -> None:
+    """Those of the batches before count for nothing, nor do tasks that read these again; two plans of one batch are both owed."""
+    plans = registered()
+    plans.claim("p", 0, "a", 16)
+    plans.end_batch()
+    for name in ("q", "r"):
+        plans.register(name, [Slot("a", (A,))])
+    plans.claim("p", 0, "a", 16)
+    known = plans.batches()["in_flight"]
+    assert (known["number"], known["ranges_owed"]) == (None, 2)

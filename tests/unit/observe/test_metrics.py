@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.observe.metrics import StatusCollector
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 from tests.kit.group_world import SESSION_MS, World
-from tests.kit.status import a_partition, a_status
+from tests.kit.status import IN_FLIGHT, a_partition, a_status
 
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIXES = ("_bucket", "_sum", "_count")
@@ -71,6 +71,7 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_partition_log_start_offset{group="billing",partition="0",topic="orders"} 40.0',
         'cohort_partition_series_left_out{group="billing"} 0.0',
         'cohort_batch_duration_seconds_bucket{group="billing",le="1.0"} 1.0',
+        'cohort_batch_in_flight_seconds{group="billing"} 0.0',
         'cohort_last_batch_records{group="billing"} 500.0',
         'cohort_last_batch_bytes{group="billing"} 60000.0',
         'cohort_last_batch_seconds{group="billing"} 2.0',
@@ -116,6 +117,13 @@ def exposition(status: dict[str, Any]) -> list[str]:
 def test_the_status_in_prometheus_words(line: str) -> None:
     """Each value of the status appears under its metric and labels."""
     assert line in exposition(a_status())
+
+
+def test_the_batch_in_flight_has_an_age() -> None:
+    """As long as it is in flight."""
+    status = a_status()
+    status["batches"]["in_flight"] = IN_FLIGHT
+    assert 'cohort_batch_in_flight_seconds{group="billing"} 123.4' in exposition(status)
 
 
 def test_what_is_unknown_is_left_out() -> None:

@@ -16,7 +16,7 @@ R = (Range("t", 0, 5, 9),)
 BAD = (calls.MalformedCount("t", "syntax", 2),)
 DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",), bad=BAD)
 VALUES = [
-    calls.Claim("p", 3, "a", "no JVM above", "h", "id"),
+    calls.Claim("p", 3, "a", "no JVM above", "h", "id", 17),
     calls.ClaimReply(R, (5,), 7, {"t": "id"}, (0,), agent=True),
     calls.ClaimReply(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
     DELIVERED,
