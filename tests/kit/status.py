@@ -14,6 +14,7 @@ IN_FLIGHT = {
     "age_ms": 123_400,
     "ranges_delivered": 10,
     "ranges_owed": 2,
+    "may_be_over": False,
     "waits_for": "tasks that read orders-1",
 }
 

@@ -86,15 +86,17 @@ class PlanRegistry:
         self.malformed = MalformedTotals()
         self._began: float | None = None  # the batch in flight, time.monotonic(); None where there is none
         self._number: int | None = None  # of that batch, once a task has told it
+        self._has_listener = False  # which tells of each batch's end at once; without one Spark's next question does
 
     def begin_batch(self) -> None:
         """Spark is told of the end of a batch: it is in flight."""
         with self._lock:
             self._begin_batch(time.monotonic())
 
-    def end_batch(self) -> None:
+    def end_batch(self, *, by_listener: bool = False) -> None:
         """Spark is through with the batch in flight."""
         with self._lock:
+            self._has_listener |= by_listener
             self._began = self._number = None
 
     def _begin_batch(self, now: float) -> None:
@@ -203,6 +205,8 @@ class PlanRegistry:
             "age_ms": round(1000 * (time.monotonic() - began)),
             "ranges_delivered": sum(len(slot.ranges) for plan in plans for slot in plan.plan.slots) - owed,
             "ranges_owed": owed,
+            # Without a listener a batch that was delivered may be over: Spark asks for the next one at the next trigger.
+            "may_be_over": bool(plans) and not owed and not self._has_listener,
             "waits_for": awaited((plan.plan, plan.undelivered) for plan in plans),
         }
 

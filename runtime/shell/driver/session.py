@@ -319,7 +319,7 @@ class Session:
 
     def _logged(self, end: Offsets, ids: Mapping[str, str]) -> None:
         """A listener has seen that Spark's commit log has this batch: the group follows at once."""
-        self._plans.end_batch()
+        self._plans.end_batch(by_listener=True)
         if not self.may_be_async():  # or the event is ahead of the log
             self._commits.stands_in(ids)
             self._commits.offer(end)

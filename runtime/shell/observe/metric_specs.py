@@ -144,7 +144,7 @@ _BATCHES: Final = (
     _histogram("batch_duration_seconds", "Time from the plan of a batch to the delivery of its last range"),
     _gauge(
         "batch_in_flight_seconds",
-        "For how long Spark has not been through with the batch in flight; 0 where there is none",
+        "For how long Spark has not been through with the batch in flight; 0 where there is none, or where it was delivered and no listener tells its end",
     ),
     _gauge("last_batch_seconds", "The same, of the last batch that was delivered whole"),
     _gauge("last_batch_records", "Records of that batch"),

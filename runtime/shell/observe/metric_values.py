@@ -181,12 +181,16 @@ def _behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
     return {f"cohort_offsets_behind_latest_{name}": [(labels, told[name])] if told else [] for name in names}
 
 
+def _age_s(in_flight: Mapping[str, Any] | None) -> float:
+    return 0.0 if in_flight is None or in_flight["may_be_over"] else in_flight["age_ms"] / 1000
+
+
 def _consumed(status: Status) -> dict[str, Samples]:
     audit, batches = status["audit"], status["batches"]
     last, in_flight = batches["last"] or {}, batches["in_flight"]
     return {
         "cohort_batch_duration_seconds": [((), batches["durations"])],
-        "cohort_batch_in_flight_seconds": [((), in_flight["age_ms"] / 1000 if in_flight else 0.0)],
+        "cohort_batch_in_flight_seconds": [((), _age_s(in_flight))],
         **{f"cohort_last_batch_{key}": _known([((), last.get(key))]) for key in ("seconds", "records", "bytes")},
         "cohort_records_consumed_total": [
             (("agent",), audit["records_from_agent"]),

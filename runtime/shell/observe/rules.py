@@ -126,10 +126,12 @@ ALERTS: Final = (
         "CohortBatchHangs",
         "page",
         "5m",
-        f"max by ({RULES_BY}) (cohort_batch_in_flight_seconds{{{G}}}) > 60 and job_group:cohort_group_lag_records:max > 0",
-        "No batch of group {{ $labels.group }} ends.",
-        "For more than five minutes no batch of group {{ $labels.group }} has ended, while records wait. `cohort describe` says "
-        "what the batch in flight waits for.",
+        # A batch of many minutes that delivers records does not hang.
+        f"max by ({RULES_BY}) (cohort_batch_in_flight_seconds{{{G}}}) > 60 and job_group:cohort_group_lag_records:max > 0 "
+        f"unless sum by ({RULES_BY}) (increase(cohort_records_consumed_total{{{G}}}[2m])) > 0",
+        "A batch of group {{ $labels.group }} hangs.",
+        "For more than five minutes no batch of group {{ $labels.group }} has ended and no record was delivered, while records wait. "
+        "`cohort describe` says what the batch in flight waits for.",
     ),
     Alert(
         "CohortPartitionHeld",

@@ -125,8 +125,12 @@ def test_the_batch_in_flight_tells_what_it_waits_for() -> None:
     assert told() == (17, 1, 1, "tasks that read t-1")
     plans.report("p", [B], agent=[1, 1], direct=[0, 0])
     assert told() == (17, 2, 0, "the sink, the query's own code, or the next trigger")
-    plans.end_batch()
+    assert plans.batches()["in_flight"]["may_be_over"]
+    plans.end_batch(by_listener=True)
     assert told() is None
+    plans.register("q", [Slot("a", (A,))])
+    plans.report("q", [A], agent=[1, 1], direct=[0, 0])
+    assert not plans.batches()["in_flight"]["may_be_over"]
 
 
 def test_a_batch_is_its_own_plans() -> None:

@@ -124,6 +124,8 @@ def test_the_batch_in_flight_has_an_age() -> None:
     status = a_status()
     status["batches"]["in_flight"] = IN_FLIGHT
     assert 'cohort_batch_in_flight_seconds{group="billing"} 123.4' in exposition(status)
+    status["batches"]["in_flight"] = {**IN_FLIGHT, "may_be_over": True}
+    assert 'cohort_batch_in_flight_seconds{group="billing"} 0.0' in exposition(status)
 
 
 def test_what_is_unknown_is_left_out() -> None:
