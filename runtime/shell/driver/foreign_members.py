@@ -110,7 +110,7 @@ class ForeignMembers:
             members = group.members if group else []
             same = [each for each in members if each.group_instance_id == self._instance_id]
             former = [each for each in self._drivers(members) if _held(each) & ours]
-            self._predecessor = ", ".join(_names(same or former))
+            self._predecessor = ", ".join(sorted(map(_name, same or former)))
             self._former = frozenset(each.member_id for each in former)
             return group is not None and group.state in _MEMBERLESS
         except KafkaException as error:
@@ -246,12 +246,13 @@ class ForeignMembers:
 
 
 def _names(members: Iterable[Any]) -> list[str]:
-    return sorted(map(_name, members))
+    """``client id (host)`` of each, in order; drivers of queries are told as such."""
+    return sorted(_name(each, driver=is_default_instance_id(each.group_instance_id)) for each in members)
 
 
-def _name(member: Any) -> str:
-    driver = f", driver {member.group_instance_id}" if is_default_instance_id(member.group_instance_id) else ""
-    return printable(f"client {member.client_id} ({str(member.host).lstrip('/')}{driver})", MOST_NAME)
+def _name(member: Any, *, driver: bool = False) -> str:
+    what = f", driver {member.group_instance_id}" if driver else ""
+    return printable(f"client {member.client_id} ({str(member.host).lstrip('/')}{what})", MOST_NAME)
 
 
 def _held(member: Any) -> set[TopicPartition]:

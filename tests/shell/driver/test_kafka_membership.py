@@ -171,10 +171,12 @@ def test_two_sources_share_a_group(broker: Broker, topic: str) -> None:
 
 
 @contextmanager
-def reader(bootstrap: str, group: str, topics: Iterable[str], **more: str) -> Iterator[GroupMembership]:
-    """A membership of a query that reads these topics, of one partition each."""
-    with member(bootstrap, group, 1, subscribe=",".join(topics), **more) as membership:
-        membership._topics = lambda: dict.fromkeys(topics, 1)
+def reader(
+    bootstrap: str, group: str, topics: Iterable[str], count: int = 1, /, **more: str
+) -> Iterator[GroupMembership]:
+    """A membership of a query that reads these topics, of so many partitions each."""
+    with member(bootstrap, group, count, subscribe=",".join(topics), **more) as membership:
+        membership._topics = lambda: dict.fromkeys(topics, count)
         yield membership
 
 
@@ -202,19 +204,22 @@ def test_of_two_drivers_that_read_one_topic_the_newer_goes_on(broker: Broker, to
     """Also where their subscriptions differ: the older one ends as if fenced, and what it leaves in the group goes, too."""
     topics = [f"{topic}-{letter}" for letter in "ab"]
     for each in topics:
-        broker.admin.create_topic(each)
-    first, both = TopicPartition(topics[0], 0), frozenset(TopicPartition(each, 0) for each in topics)
-    with reader(broker.bootstrap, topic, topics[:1]) as older:
+        broker.admin.create_topic(each, 2)
+    first, every = (
+        TopicPartition(topics[0], 0),
+        frozenset(TopicPartition(each, number) for each in topics for number in (0, 1)),
+    )
+    with reader(broker.bootstrap, topic, topics[:1], 2, session__timeout__ms="60000") as older:
         join(older, 20)
         older.reserve({first: 0})
-        with reader(broker.bootstrap, topic, topics) as newer:
+        with reader(broker.bootstrap, topic, topics, 2) as newer:
             join(newer, 20)
-            newer.reserve(dict.fromkeys(both, 0))
+            newer.reserve(dict.fromkeys(every, 0))
             failure = wait_until(older.failure, 30, "the older driver's failure")
             assert failure is not None
             assert failure.error == "FENCED_INSTANCE_ID"
             older.close()
-            wait_until(lambda: newer.assigned() == both, 30, "all partitions")
+            wait_until(lambda: newer.failure() or newer.assigned() == every, 30, "all partitions")
             assert newer.failure() is None
             assert newer.commit({first: (7, "")}) == {first: 7}
 
