@@ -72,14 +72,17 @@ def readable(words: str, member_ids: Iterable[str], name: Callable[[str], str]) 
 
 
 def ranges(partitions: Iterable[tuple[str, int]]) -> str | None:
-    """Partitions by topic, neighbours as ranges: ``orders:0-99,120;returns:4``; what a person can read of thousands."""
+    """Partitions by topic, neighbours as ranges: ``orders-0..99,120;returns-4``; what a person can read of thousands.
+
+    One is spelled as everywhere else, ``returns-4``.
+    """
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
-    return ";".join(f"{topic}:{runs(sorted(numbers))}" for topic, numbers in sorted(by_topic.items())) or None
+    return ";".join(f"{topic}-{runs(sorted(numbers), '..')}" for topic, numbers in sorted(by_topic.items())) or None
 
 
-def runs(numbers: Sequence[int]) -> str:
+def runs(numbers: Sequence[int], to: str = "-") -> str:
     """Ascending numbers, neighbours as ranges: ``0-99,120``."""
     found: list[list[int]] = []
     for number in numbers:
@@ -87,7 +90,7 @@ def runs(numbers: Sequence[int]) -> str:
             found[-1][1] = number
         else:
             found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+    return ",".join(str(first) if first == last else f"{first}{to}{last}" for first, last in found)
 
 
 def _partitions(count: int) -> str:

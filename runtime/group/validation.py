@@ -69,6 +69,11 @@ class MemberInfo:
     address: str
     rack: str | None = None
 
+    @property
+    def client_id(self) -> str:
+        """How the member is named, wherever it is: in Kafka's words its client's id."""
+        return f"executor-{self.executor_id}"
+
 
 class Refusal(Exception):
     """A request that goes no further than the door."""

@@ -175,7 +175,9 @@ def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[i
     membership = context.membership
     deleted = offsets.keys() - membership.partitions
     if deleted:
-        context.warn(f"{context.group()}: nothing is committed for {names_of(deleted)}: deleted")
+        context.warn(
+            f"{context.group()}: nothing is committed for {names_of(deleted)}: not there, or not read any more"
+        )
     offsets = {tp: offset for tp, offset in offsets.items() if tp not in deleted}
     if not offsets:
         _committed(context, {})

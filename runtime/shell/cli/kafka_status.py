@@ -25,7 +25,7 @@ _UNKNOWN: Final = {
 def kafka_status(group: KafkaGroup) -> dict[str, Any]:
     """Its partitions, members and state.  Raises CohortError: no broker, no permission, no such group."""
     found, committed = group.description(), group.committed()
-    if found is None or not (found.members or committed):
+    if found is None:
         raise group.unknown()
     members = [_member(each) for each in found.members]
     owners = {tp: member for member in members for tp in member["owned"]}

@@ -214,6 +214,9 @@ def unknown_group(asked: CaseRequest, admin: AdminClient) -> CohortError:
         known = sorted(each.group_id for each in listed)
     except (KafkaException, TimeoutError):
         known = []
+    if asked.group_id in known:  # it has come, or its coordinator has moved, since that was asked
+        text = f"the coordinator of group {asked.group_id} does not know it yet: its query may be starting; ask again"
+        return CohortError(text, "COORDINATOR_LOAD_IN_PROGRESS")
     near = difflib.get_close_matches(asked.group_id, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known[:6]) or 'no group'}"
     return CohortError(f"Kafka knows no consumer group {asked.group_id}: {hint}", "GROUP_ID_NOT_FOUND")

@@ -49,13 +49,11 @@ def print_view(view: views.View, kind: str) -> None:
 def _print_table(view: views.View) -> None:
     if sys.stdout.isatty():
         console = Console()
-        view = views.narrowed(view, console.width)
+        view = views.for_terminal(view, console.width)
         if not view.rows:
             click.echo(views.as_text(view))
-        elif views.fits(view, console.width) or not (view.wide or view.below):
-            console.print(views.as_table(view))
         else:
-            console.print(views.as_blocks(view) if view.wide else views.as_lines(view), soft_wrap=not view.wide)
+            console.print(views.render(view, console.width), soft_wrap=bool(view.below))
     else:
         click.echo(views.as_text(view))
     for line in view.totals:

@@ -81,7 +81,7 @@ def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
         )
         for row in item["assignments"]
     )
-    return View(REBALANCE, rows, (_listed(group_id, item, now),), wide=True)
+    return View(REBALANCE, rows, (_listed(group_id, item, now),))
 
 
 def _routes(word: str, moved: Sequence[Mapping[str, Any]]) -> str | None:
@@ -100,7 +100,7 @@ def member_timeline(told: Mapping[str, Any]) -> View:
     """One row a line of the story, oldest first."""
     about = {key: told[key] for key in ("member_id", "client_id", "host")}
     objects = tuple({**about, "time": iso(line["at"]), "what": line["what"]} for line in told["lines"])
-    return View(STORY, tuple((item["time"][: SECONDS + 4], item["what"]) for item in objects), objects)
+    return View(STORY, tuple((item["time"][: SECONDS + 4], item["what"]) for item in objects), objects, words=True)
 
 
 def iso(at: float) -> str:

@@ -81,17 +81,17 @@ _RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", 
 class View:
     """A table: the names of its columns and its rows.
 
-    ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, ``wide`` rows
-    become blocks, the last ``below`` columns, which are words, go under their row, and those of ``narrow`` are left out,
-    one after the other.  ``totals`` are the lines under a table.  ``notes`` are not part of it: what else there is to say,
+    ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, those of
+    ``narrow`` are left out, one after the other; else the last ``below`` columns, which are words, go under their row; else
+    each row becomes a block, but for rows that are ``words``, which go on in the next line.  ``totals`` are the lines under a table.  ``notes`` are not part of it: what else there is to say,
     a line each, goes to standard error.
     """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     objects: tuple[Mapping[str, Any], ...] | None = None
-    wide: bool = False
     below: int = 0
+    words: bool = False
     notes: tuple[str, ...] = ()
     narrow: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
@@ -105,12 +105,12 @@ def joined(views: Sequence[View]) -> View:
     totals = tuple(line for view in views for line in view.totals)
     # Several groups are told apart by that column.
     narrow = first.narrow if len(views) == 1 else tuple(name for name in first.narrow if name != "GROUP")
-    return View(first.columns, rows, objects, first.wide, first.below, notes, narrow, totals)
+    return View(first.columns, rows, objects, first.below, first.words, notes, narrow, totals)
 
 
-def narrowed(view: View, width: int) -> View:
-    """Without as many of its ``narrow`` columns as it takes to fit."""
-    left_out: list[str] = []
+def for_terminal(view: View, width: int) -> View:
+    """Without as many of its ``narrow`` columns as it takes to fit; as it is where that doesn't do."""
+    whole, left_out = view, list[str]()
     for name in view.narrow:
         if fits(view, width):
             break
@@ -118,8 +118,8 @@ def narrowed(view: View, width: int) -> View:
         rows = tuple((*row[:at], *row[at + 1 :]) for row in view.rows)
         view = replace(view, columns=(*view.columns[:at], *view.columns[at + 1 :]), rows=rows)
         left_out.append(name)
-    if not left_out:
-        return view
+    if not left_out or not fits(view, width):
+        return whole
     told = f"left out at this width: {', '.join(left_out)}; a pipe, as in `| cat`, gets them"
     return replace(view, totals=(*view.totals, told))
 
@@ -150,7 +150,7 @@ def _cut_off(status: Status) -> list[str]:
         names = found.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
         names.append(f"{row['topic']}-{row['partition']}")
     return [
-        f"group {status['group']}: executor {executor} on {host} can't fetch {_first(names)}: {why}; others own and read them"
+        f"group {status['group']}: {client_id(executor)} on {host} can't fetch {_first(names)}: {why}; others own and read them"
         for (executor, host, why), names in sorted(found.items())
     ]
 
@@ -195,7 +195,7 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def members(status: Status, *, verbose: bool = False) -> View:
     """One row a member (``--describe --members``); the driver, which owns nothing, is not among them.
 
-    What is owned stands with its assignment generation, ``orders:0-4@1002``; AWAITED is what others have yet to give up.
+    What is owned stands with its assignment generation, ``orders-0..4@1002``; AWAITED is what others have yet to give up.
     The last rows are ids that were issued and not used yet.
     """
     group = status["group"]
@@ -203,7 +203,7 @@ def members(status: Status, *, verbose: bool = False) -> View:
     objects += [_pending(group, row) for row in status["pending_members"]]
     rows = tuple(_member_row(item, verbose=verbose) for item in objects)
     columns = MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS
-    return View(columns, rows, tuple(objects), verbose, narrow=() if verbose else ("GROUP", "HOST"))
+    return View(columns, rows, tuple(objects), narrow=() if verbose else ("GROUP", "HOST"))
 
 
 def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,7 +313,7 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         sum(status["failed_rebalances"].values()),
         None if failure is None else _failure(failure),
     )
-    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,), verbose)
+    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,))
 
 
 def batch(status: Status) -> tuple[str, ...]:
@@ -366,7 +366,7 @@ def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
         known = [row["lag"] for row in status["partitions"] if row["lag"] is not None]
         facts = (status["state"], status["generation"], len(status["members"]), len(status["partitions"]))
         rows.append((group_id, instance_id, *facts, sum(known) if known else None, pid, host))
-    return View(GROUPS, tuple(rows))
+    return View(GROUPS, tuple(rows), narrow=("#PARTITIONS", "GENERATION", "INSTANCE-ID"))
 
 
 def client_id(executor: object) -> str | None:
@@ -433,6 +433,13 @@ def as_lines(view: View) -> Text:
 def fits(view: View, width: int) -> bool:
     """Whether the table needs no folding in so many columns."""
     return max(map(len, as_text(view).splitlines())) + len(view.columns) <= width
+
+
+def render(view: View, width: int) -> Table | Text:
+    """What a terminal of so many columns shows of a view that has rows: no number and no name is broken."""
+    if view.words or fits(view, width):
+        return as_table(view)
+    return as_lines(view) if view.below else as_blocks(view)
 
 
 def as_json(view: View) -> str:

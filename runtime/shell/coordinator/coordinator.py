@@ -485,7 +485,7 @@ class Coordinator:
 
     def _name(self, member_id: str) -> str:
         info = self._infos.get(member_id)
-        return f"executor {info.executor_id} on {info.host}" if info else member_id
+        return f"{info.client_id} on {info.host}" if info else member_id
 
     def _end(self) -> None:
         self._ended = True

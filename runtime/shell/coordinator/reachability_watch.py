@@ -148,7 +148,7 @@ class ReachabilityWatch:
 
     def _name(self, member: str) -> str:
         info = self._members().get(member)
-        return f"executor {info.executor_id} on {info.host}" if info else member
+        return f"{info.client_id} on {info.host}" if info else member
 
 
 def _now_ms() -> int:

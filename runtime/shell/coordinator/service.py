@@ -226,8 +226,8 @@ class Service:
         if after is not known:
             times = after[member.member_id].times
             log.warning(
-                "the agent of executor %s on %s left a task without an answer%s; reading directly meanwhile",
-                member.executor_id,
+                "the agent of %s on %s left a task without an answer%s; reading directly meanwhile",
+                member.client_id,
                 member.host,
                 f", for the {times}th time in a row" if times > 3 else "",
             )

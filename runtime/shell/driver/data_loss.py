@@ -21,6 +21,7 @@ REMEDY = (
     "Some data may have been lost: it was aged out by Kafka, or the topic was deleted or created anew, before it was "
     "processed. To go on without it set the option failOnDataLoss to false."
 )
+LEFT_OUT = "To read them, name their topics again. To go on without them set the option failOnDataLoss to false."
 
 
 class DriverDataLoss(CohortError):
@@ -183,9 +184,14 @@ class DataLoss:
     # --- inside ------------------------------------------------------------------------------------
 
     def _deleted(self, gone: frozenset[TopicPartition]) -> None:
-        if gone:
-            self._lost("PARTITIONS_DELETED", f"Partitions {names_of(gone)} have been deleted.")
-            self.forget(gone)
+        left_out = frozenset(tp for tp in gone if not self._log_ends.selects(tp))
+        if deleted := gone - left_out:
+            self._lost("PARTITIONS_DELETED", f"Partitions {names_of(deleted)} have been deleted.")
+        if left_out:
+            reason = f"The option {self._log_ends.subscription} no longer selects partitions {names_of(left_out)}, "
+            reason += "which the checkpoint has: their records that were not read yet are not read by this query."
+            self._lost("PARTITIONS_DELETED", reason, LEFT_OUT)
+        self.forget(gone)
 
     def _reset(
         self, start: Mapping[TopicPartition, int], known: Mapping[str, str], snapshot: Snapshot, now: float
@@ -215,8 +221,8 @@ class DataLoss:
                 raise
             return {}
 
-    def _lost(self, condition: str, reason: str) -> None:
+    def _lost(self, condition: str, reason: str, remedy: str = REMEDY) -> None:
         name = f"KAFKA_DATA_LOSS.{condition}"
         if self._fail:
-            raise DriverDataLoss(f"[{name}] {reason} {REMEDY}", name)
+            raise DriverDataLoss(f"[{name}] {reason} {remedy}", name)
         log.warning("[%s] %s Going on, as failOnDataLoss is false.", name, reason)

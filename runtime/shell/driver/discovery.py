@@ -224,6 +224,15 @@ class Discovery:
         ids = self._ids.of({tp.topic for tp in wanted})
         return Layout(wanted, nodes, racks, ids), frozenset(missing) | self._unknown(leaders, missing)
 
+    def selects(self, tp: TopicPartition) -> bool:
+        """Whether the options ask for this partition, be it there or not."""
+        if not self._subscription.pattern:
+            return tp.topic in self._subscription.topics or tp in self._subscription.partitions
+        try:
+            return topic_pattern(self._subscription.pattern).finds(tp.topic)
+        except PatternError:  # as ``_matching`` tells
+            return True
+
     def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
         pattern = topic_pattern(self._subscription.pattern)
         legal = [topic for topic in topics if LEGAL.fullmatch(str(topic.topic)) and topic.topic not in INTERNAL]

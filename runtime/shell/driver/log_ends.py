@@ -43,6 +43,7 @@ class LogEnds:
         self._api_timeout_s = options.api_timeout_ms / 1000
         self._tries = max(options.fetch_retries, 1)
         self._retry_s = options.fetch_retry_interval_ms / 1000
+        self.subscription = options.subscription
         self._discovery = Discovery(options)
         self._listener: Callable[[], None] | None = None
         lock = threading.RLock()
@@ -132,6 +133,10 @@ class LogEnds:
         """Which partitions there are, and who leads them, as last heard."""
         with self._changed:
             return self._layout
+
+    def selects(self, tp: TopicPartition) -> bool:
+        """Whether the options ask for this partition, be it there or not."""
+        return self._discovery.selects(tp)
 
     def topics(self) -> Mapping[str, int]:
         """The topics read, with the number of partitions of each (for ``assign``: up to the highest one named)."""

@@ -112,7 +112,7 @@ def _processes(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> 
     """What this process and the members' take, as far as they have told."""
     infos = coordinator.members()
     found = {
-        f"executor-{infos[member].executor_id}": {name: getattr(figures, name) for name in ProcessFigures._fields}
+        infos[member].client_id: {name: getattr(figures, name) for name in ProcessFigures._fields}
         for member, figures in agents.items()
         if member in infos
     }

@@ -239,8 +239,8 @@ ALERTS: Final = (
         # An executor that is new begins at 1; ids begin anew with a new driver.
         f"sum by ({RULES_BY}, executor) {grown(f'cohort_agent_starts_total{{{G}}}', G, 30)} > 0.5"
         f" and on ({RULES_BY}, executor) cohort_agent_starts_total{{{G}}} > 1",
-        "The agent of executor {{ $labels.executor }} in group {{ $labels.group }} was started again.",
-        "Within half an hour executor {{ $labels.executor }} of group {{ $labels.group }} had a new agent: the one before "
+        "The agent of executor-{{ $labels.executor }} in group {{ $labels.group }} was started again.",
+        "Within half an hour executor-{{ $labels.executor }} of group {{ $labels.group }} had a new agent: the one before "
         "it died.",
     ),
     Alert(
@@ -248,8 +248,8 @@ ALERTS: Final = (
         "ticket",
         "5m",
         f"max by ({RULES_BY}, executor) (cohort_member_cut_off_partitions{{{G}}}) > 0",
-        "Executor {{ $labels.executor }} of group {{ $labels.group }} does not reach all brokers.",
-        "For five minutes executor {{ $labels.executor }} has not reached leaders that the driver reaches. Others read its "
+        "Member executor-{{ $labels.executor }} of group {{ $labels.group }} does not reach all brokers.",
+        "For five minutes executor-{{ $labels.executor }} has not reached leaders that the driver reaches. Others read its "
         "partitions.",
     ),
     Alert(

@@ -7,10 +7,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
+from sparkcohort.runtime.shell.cli import live_case
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
@@ -172,8 +176,30 @@ def test_any_group_of_kafkas(broker: Broker, topic: str, home: Path) -> None:
     assert [row["client_id"] for row in only] == ["alice"]
     (mine,) = (row for row in listed if row["group"] == topic)
     assert (mine["state"], mine["members"], mine["cohort_driver"]) == ("Stable", 2, None)
-    assert f"{topic}:0" in text.stdout, text
+    assert f"{topic}-0" in text.stdout, text
     assert "@None" not in text.stdout
+
+
+def test_a_group_that_has_nothing_yet(broker: Broker, topic: str, home: Path) -> None:
+    """A query that starts: its group is there, without member and offset.  It is shown so, not called unknown and suggested."""
+    broker.admin.create_topic(topic, 1)
+    with members(broker, topic, "alice"):
+        pass
+    asked = ("describe", "--group", topic, "--bootstrap-server", broker.bootstrap)
+    wait_until(lambda: "Empty" in cohort(*asked, "--state").stdout, 60, "an empty group")
+    ended = cohort(*asked)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert f"{topic}, Empty: 0 partitions" in ended.stdout
+
+
+def test_a_group_that_has_come_since() -> None:
+    """Between two answers: nobody is told that they might mean what they said."""
+    listing = SimpleNamespace(valid=[SimpleNamespace(group_id="orders"), SimpleNamespace(group_id="order")])
+    answered = SimpleNamespace(result=lambda _timeout: listing)
+    admin = cast("AdminClient", SimpleNamespace(list_consumer_groups=lambda **_: answered))
+    said = str(live_case.unknown_group(live_case.CaseRequest("orders", {}), admin))
+    assert said == "the coordinator of group orders does not know it yet: its query may be starting; ask again"
+    assert "did you mean orders?" in str(live_case.unknown_group(live_case.CaseRequest("ordes", {}), admin))
 
 
 def test_groups_that_kafka_does_not_tell(broker: Broker, topic: str, home: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_terminal_gets_a_table_that_is_whole(home: Path) -> None:
     """On a terminal there may be colour; every value is there all the same."""
     with a_run("r1", a_status):
         said = on_a_terminal("describe", "--members", "--verbose")
-    for value in ("m-2", "10.0.0.12", "executor-3", "orders:0-1@5", "HEARTBEAT-AGE-MS"):
+    for value in ("m-2", "10.0.0.12", "executor-3", "orders-0..1@5", "HEARTBEAT-AGE-MS"):
         assert value in said
 
 

@@ -156,6 +156,6 @@ def test_in_a_pipe() -> None:
     command = [*COMMAND, "simulate", "--input", "-", "--members", "+1"]
     said = subprocess.run(command, input=json.dumps(CASE), capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr) == (0, "")
-    assert "new-1 (new)       0      1  + t:1" in said.stdout
+    assert "new-1 (new)       0      1  + t-1" in said.stdout
     assert "\x1b" not in said.stdout
     assert max(map(len, said.stdout.splitlines())) <= 80

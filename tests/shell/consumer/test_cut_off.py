@@ -211,7 +211,7 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
         assert watch.tell("m-1", tps) == sorted(tps)
     assert reasons == [f"m-1 can't fetch {topic}-0, {topic}-1"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "executor 1 on worker-1 can't fetch" in caplog.text and "no answer" in caplog.text
+    assert "executor-1 on worker-1 can't fetch" in caplog.text and "no answer" in caplog.text
     assert {(row["executor"], row["partition"], row["why"]) for row in watch.described()} == {
         ("1", 0, "no answer"), ("1", 1, "no answer"),
     }  # fmt: skip

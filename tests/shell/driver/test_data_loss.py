@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
@@ -51,11 +52,12 @@ class Watched:
 
 @contextmanager
 def watched(
-    broker: Broker, topic: str, *, fail: bool = True, options: Mapping[str, str] | None = None
+    broker: Broker, topic: str, *, fail: bool = True, options: Mapping[str, str | None] | None = None
 ) -> Iterator[Watched]:
     """The topic, watched; ``options`` besides."""
-    said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
-    log_ends = LogEnds(parse({**said, **(options or {}), "metadata.max.age.ms": "100"}))
+    said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic, **(options or {})}
+    given = {name: value for name, value in said.items() if value is not None}
+    log_ends = LogEnds(parse({**given, "metadata.max.age.ms": "100"}))
     try:
         log_ends.start()
         yield Watched(log_ends, fail=fail)
@@ -154,6 +156,27 @@ def test_deleted_partitions(broker: Broker, topic: str) -> None:
     with watched(broker, topic, fail=False) as of:
         assert of.look(start, 0.0).gone == {TopicPartition(topic, 7)}
         assert of.look({TopicPartition(topic, 0): 0}, 0.0) == Losses(ids=of.ids)
+
+
+@pytest.mark.parametrize(
+    "option", ["subscribe:{}", "assign:{}-0", "subscribePattern:^{}$"], ids=["subscribe", "assign", "subscribePattern"]
+)
+def test_what_is_no_longer_asked_for_is_not_called_deleted(broker: Broker, topic: str, option: str) -> None:
+    """A topic of the checkpoint that the option leaves out, and that is there: the option is named, and what to do."""
+    other = f"{topic}-other"
+    for each in (topic, other):
+        broker.admin.create_topic(each)
+    start = {TopicPartition(each, 0): 0 for each in (topic, other)}
+    kind, _, value = option.format(topic).partition(":")
+    given = {"subscribe": None, kind: json.dumps({topic: [0]}) if kind == "assign" else value}
+    with watched(broker, topic, options=given) as of, pytest.raises(DriverDataLoss) as told:
+        of.look(start, 0.0)
+    assert told.value.error == "KAFKA_DATA_LOSS.PARTITIONS_DELETED"
+    assert f"The option {option.format(topic)} no longer selects partitions {other}-0" in str(told.value)
+    assert "name their topics again" in str(told.value)
+    assert "been deleted" not in str(told.value)
+    with watched(broker, topic, fail=False, options=given) as of:
+        assert of.look(start, 0.0).gone == {TopicPartition(other, 0)}
 
 
 def test_a_position_behind_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:

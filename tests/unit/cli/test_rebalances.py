@@ -66,8 +66,8 @@ def test_one_rebalance_marks_what_moved() -> None:
     item = a_rebalance(assignments=[an_assignment(), an_assignment(member_id="m-2", present=False)], removed=[])
     view = rebalance_views.rebalance("billing", item, AT)
     assert view.rows[0] == (
-        *("executor-1", "h", "m-1", 3, 3, "t:0,2"),
-        *("t:9 from nobody", "t:1 to executor-4", "t:2"),
+        *("executor-1", "h", "m-1", 3, 3, "t-0,2"),
+        *("t-9 from nobody", "t-1 to executor-4", "t-2"),
     )
     assert view.rows[1][2] == "m-2 (gone)"
     (told,) = json.loads(views.as_json(view))

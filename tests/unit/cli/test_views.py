@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sparkcohort.runtime.checkpoint.shadow import EQUAL, RangeComparison
 from sparkcohort.runtime.group.summary import ranges
+from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.cli import views
+from sparkcohort.runtime.shell.cli.checkpoint import shadow
 from tests.kit.status import a_cut, a_member, a_partition, a_status
 
 
@@ -42,7 +45,7 @@ def test_verbose_members_tell_what_they_own() -> None:
     header, *lines = rows(views.members(a_status(), verbose=True))
     assert header == [*views.MEMBERS, *views.MEMBERS_VERBOSE]
     assert [" ".join(line) for line in lines] == [
-        "billing m-2 10.0.0.12 executor-2 2 - settled - 2 4002 1500 - - - - orders:0-1@5 orders:0-1 -",
+        "billing m-2 10.0.0.12 executor-2 2 - settled - 2 4002 1500 - - - - orders-0..1@5 orders-0..1 -",
         "billing m-3 10.0.0.13 executor-3 0 - settled - 2 4003 20 33% 1200 360000 17 - - -",
     ]
 
@@ -54,7 +57,7 @@ def test_a_member_in_the_middle_of_a_move() -> None:
     status = a_status(members=[moving | {"instance_id": "agent-3", "rack": "eu-1a", "state": "to-sync"}])
     (row,) = views.members(status, verbose=True).rows
     assert row[5:8] == ("agent-3", "to-sync", "eu-1a")
-    assert row[-3:] == ("orders:4@5 orders:0@7", "orders:0,4-6", "orders:5-6")
+    assert row[-3:] == ("orders-4@5 orders-0@7", "orders-0,4..6", "orders-5..6")
 
 
 def test_ids_that_were_issued_and_not_used_are_the_last_rows() -> None:
@@ -103,7 +106,7 @@ def test_an_assignor_that_fails_is_told_of_with_every_view() -> None:
 def test_who_cannot_fetch_what_others_can_is_named() -> None:
     """A line for each member and reason."""
     status = a_status(partitions=[], cut_off=[a_cut("m-3", "3", number) for number in range(7)])
-    who, why = "executor 3 on 10.0.0.13", "its leader does not answer here for 3 s; others own and read them"
+    who, why = "executor-3 on 10.0.0.13", "its leader does not answer here for 3 s; others own and read them"
     what = "orders-0, orders-1, orders-2, orders-3, orders-4 and 2 more"
     assert views.notes(status) == (f"group billing: {who} can't fetch {what}: {why}",)
 
@@ -133,7 +136,7 @@ def test_verbose_state_tells_who_keeps_a_rebalance_waiting() -> None:
     (row,) = views.state(status, "h:1", verbose=True).rows
     assert row[-4:-2] == (
         "executor-4 joined, 2s ago; waits for executor-3, driver-1 to join, 57s left",
-        "orders:0-1 waits for a replacement, 30s left",
+        "orders-0..1 waits for a replacement, 30s left",
     )
     running |= {"waits_for": "sync", "assignor": {"name": "mine", "age_ms": 2_000}}
     (row,) = views.state(a_status(rebalance={**running, "missing": []}), "h:1", verbose=True).rows
@@ -161,8 +164,9 @@ def test_groups_that_do_not_answer_are_listed_as_unreachable() -> None:
 def test_partitions_are_ranges_sorted_by_topic_and_number() -> None:
     """Thousands of partitions are read at a glance."""
     assert ranges([("b", 10), ("b", 9), ("b", 12), ("a", 0), *(("c", n) for n in range(300))]) == (
-        "a:0;b:9-10,12;c:0-299"
+        "a-0;b-9..10,12;c-0..299"
     )
+    assert ranges([("b", 10)]) == "b-10", "as one is spelled everywhere"
     assert ranges([]) is None
 
 
@@ -212,8 +216,41 @@ def printed(view: views.View, width: int) -> str:
     """What a terminal of that width shows."""
     console = Console(width=width, force_terminal=False)
     with console.capture() as said:
-        console.print(views.as_blocks(view) if view.wide else views.as_lines(view), soft_wrap=not view.wide)
+        console.print(views.render(view, width), soft_wrap=bool(view.below))
     return said.get()
+
+
+COMPARED = shadow.ShadowSummary()
+COMPARED.add(
+    31_415,
+    [RangeComparison(31_415, 0, Range("orders-of-the-shop", 11, 10**9, 2 * 10**9), 10**9, 10**11, 99, EQUAL, "")],
+)
+HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "view",
+    [
+        views.groups([("billing-of-the-shop", "cohort-8e053c91", 314159, HOST, a_status(state="PreparingRebalance"))]),
+        views.members(a_status(members=[a_member(f"executor-12-{'0a1b2c3d' * 3}", "12", HOST, [["orders", 1]], 9)])),
+        views.members(a_status(), verbose=True),
+        views.state(a_status(instance_id="cohort-8e053c91"), f"{HOST}:40123", verbose=True),
+        shadow._view(COMPARED, partitions=True),
+    ],
+    ids=["groups", "members", "members, verbose", "state", "ranges of a shadow"],
+)
+def test_no_cell_is_broken(view: views.View, width: int) -> None:
+    """Whatever doesn't fit is left out by name, or stands in a block; a host and a number stay on one line."""
+    console = Console(width=width, force_terminal=False)
+    fitting = views.for_terminal(view, width)
+    with console.capture() as said:
+        console.print(views.render(fitting, width), soft_wrap=bool(view.below))
+    lines = said.get().splitlines()
+    words = {word for line in lines for word in line.split()}
+    assert max(map(len, lines)) <= width
+    for cell in (cell for row in fitting.rows for cell in row if cell is not None and " " not in str(cell)):
+        assert str(cell).split(",")[0] in {word.strip(",") for word in words}
 
 
 def test_a_row_that_is_too_wide_becomes_a_block() -> None:

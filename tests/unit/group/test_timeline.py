@@ -93,4 +93,4 @@ def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:
 def test_a_story_of_many_partitions_is_a_line() -> None:
     """Ranges, where a list of names would be a page."""
     many = tuple(TopicPartition("orders", number) for number in (*range(100), 120))
-    assert timeline.line(r.PartitionsRevoked("a-2", many), "a-2") == "gave up orders:0-99,120"
+    assert timeline.line(r.PartitionsRevoked("a-2", many), "a-2") == "gave up orders-0..99,120"

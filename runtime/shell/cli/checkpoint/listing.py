@@ -156,7 +156,7 @@ def differences(rows: Sequence[PartitionComparison]) -> View:
     said = sorted(
         {f"group {(row.group or '').split(' ')[0]}: {row.meaning}" for row in rows if row.group not in (None, "equal")}
     )
-    return View(DIFF, tuple(cells), objects, wide=True, notes=tuple(said))
+    return View(DIFF, tuple(cells), objects, notes=tuple(said))
 
 
 def restart(rows: Sequence[PartitionComparison]) -> str:
@@ -176,4 +176,4 @@ def mends(found: Sequence[Mend]) -> View:
         )
         for mend in found
     ]
-    return View(MENDS, tuple(rows), wide=True)
+    return View(MENDS, tuple(rows))

@@ -289,7 +289,8 @@ def _view(summary: ShadowSummary, *, partitions: bool) -> View:
         for row in kept
     )
     objects = tuple(dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows)
-    return View(COLUMNS, rows, objects, notes=_dropped(sum(summary.verdicts.values()) - len(kept), "ranges"))
+    left_out = _dropped(sum(summary.verdicts.values()) - len(kept), "ranges")
+    return View(COLUMNS, rows, objects, notes=left_out, narrow=("SOURCE", "CRC32", "BYTES"))
 
 
 def _dropped(count: int, what: str) -> tuple[str, ...]:
