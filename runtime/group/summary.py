@@ -4,8 +4,8 @@
 >>> from sparkcohort.runtime.protocol.reasons import Cause, Reason
 >>> why = Reason(Cause.MEMBER_JOINED, ("bb",))
 >>> done = Rebalanced(7, why, 100, 103, "range", ("a", "bb"), {"a": (t[0], t[1], t[2], t[3])}, {"a": (t[0],), "bb": (t[1], t[2])})
->>> line(done, routes(done, {}), {t[3]: "a"}, {"a": "executor 1", "bb": "executor 2"}.__getitem__)
-'rebalance to generation 7 in 3 ms (executor 2 joined): moved 2 partitions (t-1, t-2: executor 1 -> executor 2); executor 1 gives up t-3'
+>>> line(done, routes(done, {}), {t[3]: "a"}, {"a": "executor-1", "bb": "executor-2"}.__getitem__)
+'rebalance to generation 7 in 3 ms (executor-2 joined): moved 2 partitions (t-1, t-2: executor-1 -> executor-2); executor-1 gives up t-3'
 """
 
 from __future__ import annotations

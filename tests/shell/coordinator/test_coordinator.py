@@ -254,7 +254,7 @@ def test_without_a_replacement_the_others_get_it_when_the_delay_is_over(world: W
     assert before.items() <= a.owned.items()
     assert lost <= a.owned.keys()
     wait_until(lambda: str(world.coordinator.rebalances[-1].reason).startswith("the grace"), 5, "the round to be told")
-    assert str(world.coordinator.rebalances[-1].reason) == "the grace period of executor b on h is over"
+    assert str(world.coordinator.rebalances[-1].reason) == "the grace period of executor-b on h is over"
     assert world.coordinator.scheduled() is None
 
 

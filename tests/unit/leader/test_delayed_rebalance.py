@@ -377,8 +377,8 @@ def test_the_reason_names_who_departed() -> None:
     """By member id, or however the shell calls it."""
     memory = LeaderState(B_GONE)
     assert str(delayed_rebalance.reason(memory)) == "the grace period of b is over"
-    assert str(delayed_rebalance.reason(memory, {"b": "executor 3 on h"}.__getitem__)) == (
-        "the grace period of executor 3 on h is over"
+    assert str(delayed_rebalance.reason(memory, {"b": "executor-3 on h"}.__getitem__)) == (
+        "the grace period of executor-3 on h is over"
     )
 
 
