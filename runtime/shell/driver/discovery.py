@@ -19,14 +19,13 @@ from confluent_kafka.admin import TopicMetadata
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
-from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.racks import NodeRacks
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
+from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
 from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.discovery")

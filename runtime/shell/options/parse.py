@@ -11,7 +11,6 @@ from dataclasses import replace
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
-from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.disallowed import kafka_names
@@ -21,7 +20,7 @@ from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.option_row import Reads
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END
-from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
+from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 from sparkcohort.runtime.text import printable

@@ -1,16 +1,39 @@
-"""``subscribePattern``: which topics an expression finds, with an end to it."""
+r"""``subscribePattern``: which topics an expression of Java's finds, with an end to it.
+
+A topic's name has ASCII's letters and digits, and ``._-`` (Kafka: ``Topic.LEGAL_CHARS``).  In such names most of what Java
+knows means the same to the package ``regex``; the rest is refused by name.  Source: ``java.util.regex.Pattern`` of Java 17.
+
+>>> TopicPattern(r"^\Qeu.\E[a-c&&[^b]]$").finds("eu.a"), TopicPattern("^eu.").finds("us.eu.a")
+(True, False)
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Final
 
 import regex
 
-from sparkcohort.runtime.kafka.java_patterns import PatternError, translated
-
 LONGEST_S: Final = 5.0
 """How long a name may be tried; Java goes on for ever."""
+MOST_CHARACTERS: Final = 10_000
+_PROPERTIES: Final = "ASCII Alnum Alpha Digit Lower Punct Upper XDigit L Ll Lu N Nd P Pc Pd IsAlphabetic IsLatin"
+_ESCAPE: Final = rf"\\(?:[dDwWsS]|[pP]\{{(?:{'|'.join(_PROPERTIES.split())})\}}|[pP][LNP]|[^a-zA-Z0-9])"
+# Behind && Java reads a mixture of sets and characters in a way of its own; --, || and ~~ are operators of regex alone.
+_ITEMS: Final = rf"(?:{_ESCAPE}|(?!--|\|\||~~)[^\\\[\]&])+"
+_SET: Final = rf"\[\^?(?!\^){_ITEMS}(?:&&\[\^?(?!\^){_ITEMS}\])?\]"
+_TOKEN: Final = re.compile(
+    rf"\\Q(?P<quoted>.*?)(?:\\E|$)|(?P<end>\\z)|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
+    r"|\(\?<[=!](?:\\[^a-zA-Z0-9]|[\w.-])+\)"  # Java wants an end to what is behind
+    rf"|\(\?(?:[:=!>]|-?i:|-?i\)(?![?*+{{]))|\\[bBAZ]|{_ESCAPE}|{_SET}"
+    r"|(?:[?*+]|\{[0-9]{1,9}(?:,[0-9]{0,9})?\})[?+]?|[^\\\[{?*+(]|\((?!\?)",
+    re.DOTALL,
+)
+
+
+class PatternError(ValueError):
+    """An expression that Java refuses too, or that may mean something else here; the message says what and where."""
 
 
 class TopicPattern:
@@ -19,9 +42,9 @@ class TopicPattern:
     def __init__(self, text: str) -> None:
         """Raises PatternError."""
         try:
-            self._pattern = regex.compile(translated(text))
+            self._pattern = regex.compile(_checked(text), regex.VERSION1)
         except (regex.error, OverflowError) as error:  # a count beyond all bounds
-            raise PatternError(f"Python can't do this: {error}") from None
+            raise PatternError(f"it can't be used here: {error}") from None
         except RecursionError:
             raise PatternError("it is nested too deeply") from None
 
@@ -34,6 +57,24 @@ class TopicPattern:
                 f"it is not done with the topic {name} after {LONGEST_S:g} s: repeat no group that repeats something itself, or "
                 "write the group (?>…)"
             ) from None
+
+
+def _checked(text: str) -> str:
+    """The expression for ``regex``, piece by piece.  Raises PatternError for a piece that may mean something else there."""
+    if len(text) > MOST_CHARACTERS:
+        raise PatternError(f"it has more than {MOST_CHARACTERS} characters")
+    if not text.isascii():
+        raise PatternError("it has a character that no topic's name has")
+    pieces, names, at = list[str](), set[str](), 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None or token["name"] in names:
+            raise PatternError(f"{text[at : at + 12]!r} is not known here, at character {at + 1}")
+        names |= {token["name"]} - {None}
+        quoted = token["quoted"]
+        pieces.append(r"\Z" if token["end"] else token[0] if quoted is None else regex.escape(quoted))
+        at = token.end()
+    return "".join(pieces)
 
 
 @cache

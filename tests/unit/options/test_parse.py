@@ -299,7 +299,7 @@ def test_a_pattern_is_javas() -> None:
         given(subscribe=None, subscribePattern=r"^\Qeu.\E[a-z&&[^b]]+").subscription.pattern == r"^\Qeu.\E[a-z&&[^b]]+"
     )
     message = refused(subscribe=None, subscribePattern=r"^eu\p{InGreek}")
-    assert message.endswith(r"can be used here: \p{InGreek} is not known here, at character 15")
+    assert message.endswith("is not known here, at character 4") and "p{InGreek}" in message
 
 
 def test_options_that_contradict_each_other() -> None:
