@@ -212,7 +212,9 @@ class QueryUnderTest:
         if target == "agent":
             return driver.agents()
         if target == "worker":
-            forks = processes.matching(DAEMON, driver.processes())
+            forks = processes.matching(DAEMON, driver.processes()) or processes.matching(
+                "python_daemon", driver.processes()
+            )
             return [child for fork in forks for child in processes.descendants(fork.pid)]
         if target == "runner":
             found = self.live()

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.thorough("other interpreters, each with a Spark of its 
 SCRIPT = Path(__file__).parent / "scripts" / "registers.py"
 SUBMIT = Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"
 LIMIT_S = 150.0
+DAEMON = "sparkcohort.python_daemon"
 
 
 def told(directory: Path, *command: str, **env: str) -> dict[str, str]:
@@ -124,15 +125,15 @@ def test_a_program_that_is_no_python(broker: Broker, topic: str, tmp_path: Path)
 def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: Path) -> None:
     """As on YARN in client mode: an archive that executors unpack, ./environment on all sides, and a member's agent out of it.
 
-    With Spark's archives of PySpark: each daemon of the application is out of that environment, and a worker that dies
-    is replaced.
+    With the daemon that conf/spark-defaults.conf recommends, where Spark has archives of PySpark: each daemon of the
+    application is ours and out of that environment, and a worker that dies is replaced.
     """
     broker.admin.create_topic(topic, 4)
     produce(broker.bootstrap, topic, 4_000, partitions=4)
     interpreters.linked(tmp_path / "environment")
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "environment", ".")
-    conf = {"spark.archives": f"{tmp_path / 'environment.tar.gz'}#environment"}
+    conf = {"spark.archives": f"{tmp_path / 'environment.tar.gz'}#environment", "spark.python.daemon.module": DAEMON}
     env = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), "./environment/bin/python3")
     application = Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf, env=env, zipped=True)
     (application.directory / "environment").symlink_to(tmp_path / "environment")
@@ -145,7 +146,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
         assert Path(agent.cmdline()[0]).is_relative_to(work), agent.cmdline()
         (executor,) = application.driver.executors()
         daemons = [each for each in psutil.Process(executor.pid).children() if "pyspark.worker" in each.cmdline()]
-        assert daemons
+        assert daemons and all(DAEMON in each.cmdline() for each in daemons)
         assert all(Path(each.cwd(), each.cmdline()[0]).is_relative_to(work) for each in daemons)
         assert all("pyspark.zip" in each.environ()["PYTHONPATH"] for each in daemons)
         for worker in daemons[0].children():

@@ -21,6 +21,7 @@ BROUGHT = {"grimp": "import-linter", "py4j": "pyspark", "elftools": "pyelftools"
 
 UNPROMISED = {
     "confluent-kafka": ("native/librdkafka/kafka.h", "typedef struct"),  # the layout of librdkafka's structures
+    "pyspark": ("api/python_daemon.py", "pyspark.daemon"),  # started under its own name
 }
 """What a dependency has not promised to keep, and where we rely on it."""
 
