@@ -26,6 +26,7 @@ from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.list_offsets import UNKNOWN_S, KeptClient, NoAnswer, ask_apart, ask_in, calls_for
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_first_records
+from sparkcohort.runtime.shell.process.clock import now_ms
 from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.text import counted
 
@@ -84,7 +85,7 @@ class LogLookup:
     def open_transactions(self) -> dict[TopicPartition, OpenTransaction]:
         """The partitions that an open transaction holds up."""
         with self._changed:
-            return open_transactions.standing(self._tracks, _now_ms())
+            return open_transactions.standing(self._tracks, now_ms())
 
     def close(self) -> None:
         """Look no more; a round under way ends by itself."""
@@ -132,12 +133,12 @@ class LogLookup:
         except CohortError:  # the query ends, and says why
             return
         heard = ends.keys() & snapshot.ends.keys() - snapshot.unreachable.keys() if snapshot.answer > answer else ()
-        told, now_ms = {tp: BothEnds(snapshot.ends[tp], ends[tp]) for tp in heard}, _now_ms()
+        told, now = {tp: BothEnds(snapshot.ends[tp], ends[tp]) for tp in heard}, now_ms()
         with self._changed:
             before = {tp: track for tp, track in self._tracks.items() if tp in layout.leaders}
-            self._tracks = open_transactions.after_round(before, told, now_ms)
-            late = open_transactions.worth_warning(before, self._tracks, now_ms)
-            held = open_transactions.standing(self._tracks, now_ms)
+            self._tracks = open_transactions.after_round(before, told, now)
+            late = open_transactions.worth_warning(before, self._tracks, now)
+            held = open_transactions.standing(self._tracks, now)
         if late:
             log.warning(
                 "%s: open transactions hold %s up, for %.0f s by now, as isolation.level is read_committed; "
@@ -163,7 +164,3 @@ class LogLookup:
 def _give_up(error: CohortError) -> None:
     """A query goes on without these figures."""
     log.error("no more starts of logs, ages of records that no member has fetched, nor open transactions: %s", error)
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)
