@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,15 @@ except CohortError as error:
 """
 
 
-def under_java(script: str, *above: str) -> str:
-    """What a script prints below a JVM with an executor's arguments, itself below ``above``."""
+def command_of(script: str, *above: str) -> list[str]:
+    """The script below a JVM with an executor's arguments, itself below ``above``."""
     said = ["--executor-id", "7", "--hostname", "worker-3", "--cores", "4"]
-    command = [*above, java(), *QUICK, str(ABOVE), sys.executable, "-P", "-c", script, *said]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return [*above, java(), *QUICK, str(ABOVE), sys.executable, "-P", "-c", script, *said]
+
+
+def under_java(script: str, *above: str) -> str:
+    """What a script prints there."""
+    done = subprocess.run(command_of(script, *above), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{NEED}, if unshare is what failed: {done.stderr}"
     return done.stdout
 
@@ -78,7 +83,11 @@ def test_the_lock_of_an_instance_id_holds_below_process_1() -> None:
 
 def test_what_all_containers_of_a_host_call_process_1_has_names_of_its_own() -> None:
     """On one network (a pod's, a host's) abstract sockets are common to all: two containers don't meet in them."""
-    first, second = (json.loads(under_java(FIND, *CONTAINER)) for _ in range(2))
+    command = command_of(f"{FIND}import sys\nsys.stdout.flush()\nsys.stdin.read()", *CONTAINER)
+    with ExitStack() as both:  # at one time: the number of a namespace that is gone is the next one's
+        starts = (subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2))
+        running = [both.enter_context(each) for each in starts]
+        first, second = (json.loads(each.stdout.readline()) for each in running if each.stdout)
     assert first[0] == second[0] == 1
     assert first[4].rpartition("-")[2] != second[4].rpartition("-")[2]
 
