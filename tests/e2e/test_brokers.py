@@ -144,6 +144,7 @@ def test_the_only_broker_is_away(application: Application, topic: str) -> None:
     check(from_parquet(query.out), everything).assert_exact()
 
 
+@pytest.mark.thorough("a second fault of a broker; tests/shell/driver/test_stuck_clients.py has each client's")
 @pytest.mark.timeout(600)
 def test_a_broker_that_tells_of_no_brokers(application: Application, topic: str) -> None:
     """For some seconds all answers to Metadata have topics and no broker (librdkafka 5301): the query goes on after it."""

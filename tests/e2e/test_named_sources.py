@@ -15,7 +15,10 @@ from tests.kit.command import cohort
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS, Places, Stream, options
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
+pytestmark = [
+    pytest.mark.thorough("a query that is started four times"),
+    pytest.mark.timeout(300),  # a busy machine makes a query slow
+]
 
 EVOLUTION = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
