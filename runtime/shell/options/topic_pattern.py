@@ -23,8 +23,9 @@ _ESCAPE: Final = rf"\\(?:[dDwWsS]|[pP]\{{(?:{'|'.join(_PROPERTIES.split())})\}}|
 # Behind && Java reads a mixture of sets and characters in a way of its own; --, || and ~~ are operators of regex alone.
 _ITEMS: Final = rf"(?:{_ESCAPE}|(?!--|\|\||~~)[^\\\[\]&])+"
 _SET: Final = rf"\[\^?(?!\^){_ITEMS}(?:&&\[\^?(?!\^){_ITEMS}\])?\]"
+_QUOTED: Final = re.compile(r"(\\[^Q])|\\Q(.*?)(?:\\E|$)", re.DOTALL)
 _TOKEN: Final = re.compile(
-    rf"\\Q(?P<quoted>.*?)(?:\\E|$)|(?P<end>\\z)|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
+    rf"(?P<end>\\z)|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
     r"|\(\?<[=!](?:\\[^a-zA-Z0-9]|[\w.-])+\)"  # Java wants an end to what is behind
     rf"|\(\?(?:[:=!>]|-?i:|-?i\)(?![?*+{{]))|\\[bBAZ]|{_ESCAPE}|{_SET}"
     r"|(?:[?*+]|\{[0-9]{1,9}(?:,[0-9]{0,9})?\})[?+]?|[^\\\[{?*+(]|\((?!\?)",
@@ -65,14 +66,14 @@ def _checked(text: str) -> str:
         raise PatternError(f"it has more than {MOST_CHARACTERS} characters")
     if not text.isascii():
         raise PatternError("it has a character that no topic's name has")
+    text = _QUOTED.sub(lambda found: found[1] or re.escape(found[2]), text)
     pieces, names, at = list[str](), set[str](), 0
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None or token["name"] in names:
             raise PatternError(f"{text[at : at + 12]!r} is not known here, at character {at + 1}")
         names |= {token["name"]} - {None}
-        quoted = token["quoted"]
-        pieces.append(r"\Z" if token["end"] else token[0] if quoted is None else regex.escape(quoted))
+        pieces.append(r"\Z" if token["end"] else token[0])
         at = token.end()
     return "".join(pieces)
 

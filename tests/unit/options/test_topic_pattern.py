@@ -40,7 +40,7 @@ SIGNS = (
 )  # fmt: skip
 MEANT = (
     "orders", "^orders$", "orders-.*", "^(eu|us)[._-]orders(\\.v[0-9]+)?$", "\\Aeu\\.[a-z]+\\Z", "(?i)orders", "(?i:EU).*",
-    "^(?!_).*", "^.*(?<!-dlq)$", "\\Qeu.orders\\E", "[a-z&&[^b]]+", "[^._-]+", "\\p{Upper}+", "\\p{Alpha}\\d{1,3}", "\\w++",
+    "^(?!_).*", "^.*(?<!-dlq)$", "\\Qeu.orders\\E", "[t-z]+(?<=\\Qrs\\E)", "[a-z&&[^b]]+", "[^._-]+", "\\p{Upper}+", "\\p{Alpha}\\d{1,3}", "\\w++",
     "(?<region>eu|us)-.*", "(?>a*)b", "\\pL+\\PN*", "a{2,}?",
 )  # fmt: skip
 
