@@ -57,7 +57,7 @@ def after_round(
     tracks: TransactionTracks, answers: Mapping[TopicPartition, BothEnds], now_ms: int
 ) -> dict[TopicPartition, StableOffset]:
     """The tracks after leaders have answered; what has no answer is not known to have changed."""
-    return {**tracks, **{tp: _after(tracks.get(tp), at, now_ms) for tp, at in answers.items()}}
+    return {**tracks, **{tp: _next_track(tracks.get(tp), at, now_ms) for tp, at in answers.items()}}
 
 
 def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, OpenTransaction]:
@@ -71,11 +71,11 @@ def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, Ope
 
 def worth_warning(before: TransactionTracks, after: TransactionTracks, now_ms: int) -> list[TopicPartition]:
     """Those that are held up by the round of ``now_ms``, and were not within ``QUIET_MS`` before it."""
-    known = {tp for tp, track in before.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
-    return sorted(tp for tp, track in after.items() if track.stood_ms == now_ms and tp not in known)
+    recent = {tp for tp, track in before.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
+    return sorted(tp for tp, track in after.items() if track.stood_ms == now_ms and tp not in recent)
 
 
-def _after(track: StableOffset | None, at: BothEnds, now_ms: int) -> StableOffset:
+def _next_track(track: StableOffset | None, at: BothEnds, now_ms: int) -> StableOffset:
     records = max(at.end - at.stable, 0)
     same = track is not None and records and track.records and track.stable == at.stable
     since_ms = track.since_ms if track is not None and same else now_ms

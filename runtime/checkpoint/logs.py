@@ -85,11 +85,11 @@ def read_offsets(text: str, name: str) -> OffsetEntry:
     sources: dict[Source, str | None] = {}
     for number, line in enumerate(lines[1:]):
         where = f"{name}, line {number + 3}"
-        source, text = _named(line, where) if version == NAMED else (number, line)
+        source, end = _named(line, where) if version == NAMED else (number, line)
         if source in sources:
             raise BrokenLog(f"{where} is of source {source}, as a line before it")
-        _complete(text, where)
-        sources[source] = None if text == VOID else text
+        _complete(end, where)
+        sources[source] = None if end == VOID else end
     return OffsetEntry(version, metadata, sources)
 
 

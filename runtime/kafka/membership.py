@@ -143,10 +143,9 @@ def _look(context: MembershipContext) -> None:
     if membership.state is MembershipState.MEMBER:
         missing = membership.partitions - (membership.assigned or frozenset())
         context.actions.append(s.LookForForeignMembers(missing))
+        # A newer run that reads other topics, too, has another instance id, and fences nobody.
         if missing and membership.reading is None:
-            _read_metadata(
-                context
-            )  # a newer run that reads other topics, too, has another instance id: it fences nobody
+            _read_metadata(context)
 
 
 def _describing(context: MembershipContext, _event: s.Describing) -> None:

@@ -41,6 +41,7 @@ from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
+from sparkcohort.runtime.shell.process.clock import now_ms
 from sparkcohort.runtime.shell.process.threads import Supervised, in_context
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 
@@ -168,7 +169,7 @@ class QueryMember:
         return self
 
     def _await_job(self) -> bool:
-        now = _now_ms()
+        now = now_ms()
         deadlines = (machine.deadline(self._member), self._positions_due(), self._commit_due_ms)
         due = [self._waits_due_ms, self._reports.due_ms(), *(at for at in deadlines if at is not None)]
         self._job = None
@@ -190,7 +191,7 @@ class QueryMember:
         self._end("its own loop failed", leave=False)
 
     def _tick(self) -> None:
-        now = _now_ms()
+        now = now_ms()
         deadline = machine.deadline(self._member)
         if deadline is not None and deadline <= now:
             self._drive(Tick())
@@ -209,7 +210,7 @@ class QueryMember:
             self._host.fail(deaf)
 
     def _drive(self, event: machine.MemberEvent) -> None:
-        self._member, actions = machine.step(self._member, event, _now_ms())
+        self._member, actions = machine.step(self._member, event, now_ms())
         for action in actions:
             match action:
                 case machine.Send(request):
@@ -365,7 +366,7 @@ class QueryMember:
         return self._next_positions_ms if self._unpositioned else None
 
     def _fetch_positions(self) -> None:
-        self._next_positions_ms = _now_ms() + POSITION_RETRY_MS
+        self._next_positions_ms = now_ms() + POSITION_RETRY_MS
         if self._unpositioned:
             self._send(OffsetFetch(tuple(sorted(self._unpositioned))))
 
@@ -382,7 +383,7 @@ class QueryMember:
         # One commit for what is handed over within a moment, by whichever of the executor's tasks.
         self._served.update((item.tp, item.end) for item in ranges)
         if self._commit_due_ms is None:
-            self._commit_due_ms = _now_ms() + COMMIT_DELAY_MS
+            self._commit_due_ms = now_ms() + COMMIT_DELAY_MS
 
     def _commit(self) -> None:
         request = machine.commit(self._member, self._served)
@@ -451,8 +452,8 @@ class QueryMember:
 
     def _say_goodbye(self, reason: str) -> None:
         """What the member sends is sent here: nothing else runs any more."""
-        member, actions = machine.step(self._member, machine.Stop(reason), _now_ms())
-        actions += machine.step(member, machine.RevocationDone(), _now_ms())[1]
+        member, actions = machine.step(self._member, machine.Stop(reason), now_ms())
+        actions += machine.step(member, machine.RevocationDone(), now_ms())[1]
         for request in (action.request for action in actions if isinstance(action, machine.Send)):
             try:
                 self._link.call(type(request).__name__, encode(request), 2.0)
@@ -466,7 +467,3 @@ def _nothing() -> None:
 
 def _names(partitions: Any) -> str:
     return ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)

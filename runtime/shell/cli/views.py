@@ -318,13 +318,13 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
 
 def batch(status: Status) -> tuple[str, ...]:
     """The batch in flight on a line, if there is one: since when, how far it is, what it waits for."""
-    known = status["batches"]["in_flight"]
-    if known is None:
+    in_flight = status["batches"]["in_flight"]
+    if in_flight is None:
         return ()
-    name = "a batch" if known["number"] is None else f"batch {known['number']}"
-    ranges_of = f"{counted(known['ranges_delivered'], 'range')} delivered, {known['ranges_owed']} owed"
-    age = duration(known["age_ms"])
-    return (f"{status['group']}, {name} in flight for {age}: {ranges_of}; waits for {known['waits_for']}",)
+    name = "a batch" if in_flight["number"] is None else f"batch {in_flight['number']}"
+    ranges_of = f"{counted(in_flight['ranges_delivered'], 'range')} delivered, {in_flight['ranges_owed']} owed"
+    age = duration(in_flight["age_ms"])
+    return (f"{status['group']}, {name} in flight for {age}: {ranges_of}; waits for {in_flight['waits_for']}",)
 
 
 def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.shell.process.clock import now_ms
 
 log = logging.getLogger("sparkcohort.reachability")
 
@@ -61,7 +61,7 @@ class ReachabilityWatch:
 
         Returns what it is barred from, which it is to try.
         """
-        now = _now_ms()
+        now = now_ms()
         if tried is not None:
             with self._lock:
                 self._known = reachability.tried(self._known, member, tried, now)
@@ -89,7 +89,7 @@ class ReachabilityWatch:
         """It is known that a member can't fetch these, and that others can."""
         with self._lock:
             before = self._known
-            self._known = reachability.cut_off(before, member, why, _now_ms())
+            self._known = reachability.cut_off(before, member, why, now_ms())
             new, _ = reachability.changes(before.barred, self._known.barred)
         for partitions in new.values():
             log.warning(
@@ -105,7 +105,7 @@ class ReachabilityWatch:
         """Let those back who can fetch again."""
         with self._lock:
             before = self._known
-            self._known = reachability.lift_expired(before, self._members().keys(), _now_ms())
+            self._known = reachability.lift_expired(before, self._members().keys(), now_ms())
             _, back = reachability.changes(before.barred, self._known.barred)
         for member, partitions in back.items():
             if member in self._members():
@@ -118,7 +118,7 @@ class ReachabilityWatch:
 
     def described(self) -> list[dict[str, Any]]:
         """The same in plain values, with the reasons."""
-        now, members = _now_ms(), self._members()
+        now, members = now_ms(), self._members()
         return [
             {
                 "member_id": member,
@@ -141,15 +141,11 @@ class ReachabilityWatch:
             self._pause_ms = self._look_ms = 0
         else:
             self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), MOST_PAUSE_MS)
-            self._look_ms = _now_ms() + self._pause_ms
+            self._look_ms = now_ms() + self._pause_ms
         if found:
             with self._lock:
-                self._answered[member] = {**self._answered.get(member, {}), **dict.fromkeys(found, _now_ms())}
+                self._answered[member] = {**self._answered.get(member, {}), **dict.fromkeys(found, now_ms())}
 
     def _name(self, member: str) -> str:
         info = self._members().get(member)
         return f"{info.client_id} on {info.host}" if info else member
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
@@ -36,6 +35,7 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, PlanRe
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
+from sparkcohort.runtime.shell.process.clock import now_ms
 from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")
@@ -200,7 +200,7 @@ class Service:
         return found[-1] if found else None
 
     def _suspected(self, member: MemberInfo) -> bool:
-        return silent_agents.suspected(self._suspects, member.member_id, _now_ms())
+        return silent_agents.suspected(self._suspects, member.member_id, now_ms())
 
     def _delivered(self, body: bytes) -> bytes:
         report = calls.decode(body, calls.Delivered)
@@ -216,13 +216,13 @@ class Service:
                 self._suspect(member)
         elif member is not None and report.agent[0]:
             with self._suspecting:
-                self._suspects = silent_agents.served(self._suspects, member.member_id, _now_ms())
+                self._suspects = silent_agents.served(self._suspects, member.member_id, now_ms())
         return _DONE
 
     def _suspect(self, member: MemberInfo) -> None:
         with self._suspecting:
             known = silent_agents.present(self._suspects, self._coordinator.members())
-            self._suspects = after = silent_agents.silent(known, member.member_id, _now_ms())
+            self._suspects = after = silent_agents.silent(known, member.member_id, now_ms())
         if after is not known:
             times = after[member.member_id].times
             log.warning(
@@ -323,10 +323,6 @@ def _stuck(row: calls.Silent) -> tuple[TopicPartition, Stuck]:
     """A partition whose leader doesn't answer a member."""
     position = min(max(row.position, 0), 1 << 62)
     return TopicPartition(row.topic, row.partition), Stuck(position, _printable(row.why))
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Collection, Mapping
 
 from sparkcohort.runtime.batches import slow_partitions
 from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.shell.process.clock import now_ms
 
 log = logging.getLogger("sparkcohort.slow_partitions")
 
@@ -43,7 +43,7 @@ class SlowPartitionWatch:
         }
         with self._lock:
             own = {tp: seen for tp, seen in fetched.items() if owners.get(tp) == member_id}
-            now = _now_ms()
+            now = now_ms()
             fresh = now - self._ends_ms < FRESH_MS
             self._tracks = slow_partitions.after_report(self._tracks, own, now, self._ends, fresh=fresh)
             return [tp for tp in self._changes() if owners.get(tp) == member_id]
@@ -56,19 +56,19 @@ class SlowPartitionWatch:
         ``cut_off`` are those whose owners can't fetch them: others read them, so nothing that their owners told counts.
         """
         with self._lock:
-            self._ends, self._ends_ms = ends, _now_ms()
+            self._ends, self._ends_ms = ends, now_ms()
             self._tracks = {tp: track for tp, track in self._tracks.items() if tp not in cut_off}
             self._changes()
-            return slow_partitions.limited(ends, start, self._tracks, _now_ms())
+            return slow_partitions.limited(ends, start, self._tracks, now_ms())
 
     def reasons(self) -> dict[TopicPartition, str]:
         """Why partitions are late, in words."""
         with self._lock:
-            return slow_partitions.reasons(self._ends, self._tracks, _now_ms())
+            return slow_partitions.reasons(self._ends, self._tracks, now_ms())
 
     def _changes(self) -> frozenset[TopicPartition]:
         """Who is late now; who has become so, or isn't any more, is told in the log."""
-        now = slow_partitions.reasons(self._ends, self._tracks, _now_ms())
+        now = slow_partitions.reasons(self._ends, self._tracks, now_ms())
         came, went = slow_partitions.changed(self._late, now.keys())
         if came:
             log.warning("%s: %s; batches take what is fetched", names_of(came), now[came[0]])
@@ -76,7 +76,3 @@ class SlowPartitionWatch:
             log.info("%s: not late any more", names_of(went))
         self._late = frozenset(now)
         return self._late
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)

@@ -239,8 +239,8 @@ def without_provider(conf: Mapping[str, Any]) -> dict[str, Any]:
 def with_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as confluent-kafka takes them: with a callback where they name a provider, whose first token is there.
 
-    The library serves it in a thread of its own, polled or not, and waits for the first token in steps of a second.  Secrets
-    are to be looked up afterwards.  Raises NoToken.
+    The library serves it in a thread of its own, polled or not, and waits for the first token in steps of a second.
+    Raises NoToken.
     """
     source = source_of(conf)
     if source is None:

@@ -107,8 +107,8 @@ def _status_error(status: int, body: bytes) -> RegistryStatusError:
         answer = json.loads(body)
     except (ValueError, RecursionError):  # a proxy's page, say
         answer = None
-    told = answer if isinstance(answer, dict) else {}
-    code, message = told.get("error_code"), told.get("message")
+    fields = answer if isinstance(answer, dict) else {}
+    code, message = fields.get("error_code"), fields.get("message")
     return RegistryStatusError(status, code if isinstance(code, int) else 0, str(message or "")[:300])
 
 

@@ -125,9 +125,13 @@ def archive() -> list[Check]:
 
     Spark puts it first on the path of each Python that it starts, and gives the one of a query's source ten seconds.
     """
-    spec = None if os.environ.get("SPARK_HOME") else find_spec("pyspark")
-    home = os.environ.get("SPARK_HOME") or (Path(spec.origin).parent if spec and spec.origin else "/nonexistent")
-    file, check = Path(home, "python", "lib", "pyspark.zip"), "archive of PySpark"
+    home, check = os.environ.get("SPARK_HOME"), "archive of PySpark"
+    if not home:
+        spec = find_spec("pyspark")
+        if spec is None or spec.origin is None:
+            return []
+        home = str(Path(spec.origin).parent)
+    file = Path(home, "python", "lib", "pyspark.zip")
     if not file.is_file():
         return []
     try:
