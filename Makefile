@@ -32,7 +32,7 @@ prometheus: ## Prometheus and promtool, with which rules and dashboard are teste
 	@tools/bootstrap.sh prometheus
 
 classes: venv jars ## archives of the classes of Spark and the broker: JVMs of tests start with half the CPU
-	@$(BIN)/python -m tests.kit.class_archives
+	@$(BIN)/python -P -m tests.kit.class_archives
 
 lint: venv ## ruff and mypy, both strict
 	@$(BIN)/ruff check .
@@ -61,7 +61,7 @@ test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
 
 parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both formats, compared
-	@$(PYTEST) --tier all $$($(BIN)/python -m tests.kit.scenarios) $(ARGS)
+	@$(PYTEST) --tier all $$($(BIN)/python -P -m tests.kit.scenarios) $(ARGS)
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.
 NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py metrics.py sources.py spark_releases.py)
@@ -88,7 +88,7 @@ SEEDS ?= 10000
 DRAWS ?= 20000
 
 simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
-	@$(BIN)/python -m tests.simulator --seeds $(SEEDS) $(ARGS)
+	@$(BIN)/python -P -m tests.simulator --seeds $(SEEDS) $(ARGS)
 
 ROUNDS ?= 50
 
@@ -96,22 +96,22 @@ handover: venv jars ## two drivers that hand a group over, either killed at draw
 	@COHORT_HANDOVER_ROUNDS=$(ROUNDS) $(PYTEST) tests/shell/driver/test_handover.py $(ARGS)
 
 optimum: venv ## the sticky assignors beside an exact optimum: DRAWS=20000
-	@$(BIN)/python -m tests.kit.optimum $(DRAWS)
+	@$(BIN)/python -P -m tests.kit.optimum $(DRAWS)
 
 model: venv ## all that two members and three partitions can come to: ARGS="--faults 3 --strays 1"
-	@$(BIN)/python -m tests.model.check $(ARGS)
+	@$(BIN)/python -P -m tests.model.check $(ARGS)
 
 TIME ?= 60
 SEED ?= 1
 
 fuzz: venv ## all that reads bytes from outside, fed with what reaches new code: TIME=60 (seconds each), SEED=1, ARGS="json codecs"
-	@$(BIN)/python -m tests.kit.fuzzing $(TIME) $(SEED) $(ARGS)
+	@$(BIN)/python -P -m tests.kit.fuzzing $(TIME) $(SEED) $(ARGS)
 
 MINUTES ?= 10
 
 chaos: venv jars hosts classes ## a query on three brokers, hurt on purpose, and a verdict: MINUTES=10, ARGS="--seed 7"
 	@tools/bootstrap.sh java
-	@$(BIN)/python -m tests.chaos $(MINUTES) $(ARGS)
+	@$(BIN)/python -P -m tests.chaos $(MINUTES) $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

@@ -33,7 +33,8 @@ import numpy as np
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
 from sparkcohort.assignors.solver.order import subscribers_in_order
 from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, Space
+from sparkcohort.assignors.solver.packed import Packed
+from sparkcohort.assignors.solver.space import NOBODY, Ints, Space
 
 _Where: TypeAlias = list[frozenset[str]]  # by partition, the racks of its replicas
 

@@ -30,7 +30,8 @@ import numpy as np
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
 from sparkcohort.assignors.solver.order import static_first, subscribers_in_order
 from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.solver.packed import NOBODY, Packed
+from sparkcohort.assignors.solver.packed import Packed
+from sparkcohort.assignors.solver.space import NOBODY
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Grafana's dashboard, and Prometheus' rules with their tests: files that ``cohort dashboards write`` and ``rules write`` copy.
 
-``cohort.json`` and ``rules/cohort.yml`` are made by ``runtime/shell/observe``; ``rules/cohort_test.yml`` is written by hand,
+``cohort.json`` and ``rules/cohort.yml`` are made by ``tools/dashboards``; ``rules/cohort_test.yml`` is written by hand,
 about the group ``billing``.  Nothing here runs.
 """
 

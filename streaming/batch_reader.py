@@ -33,6 +33,7 @@ from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
 from sparkcohort.runtime.values.columns import Columns, Field
 from sparkcohort.streaming.batch_planner import task_ranges
+from sparkcohort.streaming.installation import unusable_reason
 from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.spark_errors import error_for_spark, message_first
 
@@ -88,9 +89,7 @@ class CohortBatchReader(DataSourceReader):
             from sparkcohort.runtime.shell.driver import delegation_tokens  # noqa: PLC0415  only here
             from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415
         except Exception as failed:
-            from pyspark_cohort import what_is_wrong  # noqa: PLC0415
-
-            raise CohortError(what_is_wrong(failed)) from failed
+            raise CohortError(unusable_reason(failed)) from failed
 
         log_to_stderr()
         source = self._options.source

@@ -19,6 +19,7 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.streaming import planner
+from sparkcohort.streaming.installation import unusable_reason
 from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader, reader_on_executor
@@ -76,9 +77,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 from sparkcohort.runtime.shell.coordinator import custom_assignors  # noqa: PLC0415
                 from sparkcohort.runtime.shell.driver.session import Session  # noqa: PLC0415
             except Exception as failed:
-                from pyspark_cohort import what_is_wrong  # noqa: PLC0415
-
-                raise CohortError(what_is_wrong(failed)) from failed
+                raise CohortError(unusable_reason(failed)) from failed
 
             options = self._options
             own_assignors = not ASSIGNORS.keys() >= set(options.assignors)

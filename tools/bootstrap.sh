@@ -95,7 +95,7 @@ trust_same_certificates() { # uv brings certificates of its own: where pip or th
 
 tree_stamp() { # what the wheel is made of; tests and documents don't count
   local parts=() part
-  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py api assignors dashboards runtime streaming native; do
+  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py sparkcohort assignors cli dashboards runtime streaming native; do
     if [ -e "$part" ]; then parts+=("$part"); fi
   done
   find "${parts[@]}" -type f ! -path '*/__pycache__/*' ! -name '*.so' -print0 | sort -z | xargs -0 cksum | cksum
@@ -141,7 +141,7 @@ install_wheel() {
   "$UV" pip install --quiet --python .venv/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
   local built
   for built in .venv/lib/python*/site-packages/sparkcohort/native/*.so; do
-    if [ -e "$built" ]; then cp "$built" native/; fi # for runs without the wheel: PYTHONPATH=.dev
+    if [ -e "$built" ]; then cp "$built" native/; fi # so that a checkout runs as it is
   done
   printf '%s' "$stamp" >"$old"
   local gone
@@ -149,17 +149,13 @@ install_wheel() {
   if [ -n "$gone" ]; then say "the wheel has no native part$gone: it reads in Python what these read, and their tests fail"; fi
 }
 
-dev_links() { # the tree under its import names, for mypy and for runs without a wheel: PYTHONPATH=.dev
-  mkdir -p .dev/sparkcohort
-  local folder file
-  for folder in assignors dashboards native runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
-  for file in api/*.py api/py.typed; do ln -sfn "../../$file" ".dev/sparkcohort/${file#api/}"; done
-  ln -sfn ../pyspark_cohort.py .dev/pyspark_cohort.py
+see_tree() { # see_tree VENV: tests and tools can be imported in it, behind the installed wheel
+  local packages
+  for packages in "$1"/lib/python*/site-packages; do printf '%s\n' "$PWD" >"$packages/cohort_tree.pth"; done
 }
 
 venv() {
   check_cc
-  dev_links
   check_python
   get_uv
   trust_same_certificates
@@ -170,6 +166,7 @@ venv() {
     "$UV" sync --quiet --frozen --all-extras --no-install-project --inexact --python "$PYTHON"
     printf '%s' "$lock" >.venv/.cohort-lock
   fi
+  see_tree .venv
   install_wheel
 }
 
@@ -180,6 +177,7 @@ newest() { # the lock holds Spark at the version that the peer's jars exist for;
     "$UV" export --quiet --frozen --all-extras --no-emit-project --no-hashes | grep -v '^pyspark==' >"$CACHE/newest.txt"
     "$UV" pip install --quiet --python .venv-newest/bin/python --no-config -r "$CACHE/newest.txt" 'pyspark>=4.2,<5'
   fi
+  see_tree .venv-newest
   "$UV" pip install --quiet --python .venv-newest/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
 }
 
@@ -199,6 +197,7 @@ print(*project["dependencies"], *extras["spark"], *extras["aws"], *extras["regis
     UV_COMPILE_BYTECODE=0 "$UV" pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -r "$CACHE/oldest.txt"
     cat uv.lock pyproject.toml | cksum >.venv-oldest/.cohort-lock
   fi
+  see_tree .venv-oldest
   "$UV" pip install --quiet --python .venv-oldest/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
 }
 

@@ -29,7 +29,7 @@ from typing import Final
 
 import numpy as np
 
-from sparkcohort.assignors.solver.packed import Bools, Ints, distinct
+from sparkcohort.assignors.solver.space import Bools, Ints, distinct
 
 NEVER: Final = 1 << 60
 _MOST: Final = 1 << 56

@@ -18,7 +18,8 @@ import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
-from sparkcohort.assignors.solver.packed import NOBODY, Bools, Ints, Packed, by_key
+from sparkcohort.assignors.solver.packed import Packed
+from sparkcohort.assignors.solver.space import NOBODY, Bools, Ints, by_key
 
 __all__ = ["MemberSubscription", "oldest_first", "resolve", "share"]
 

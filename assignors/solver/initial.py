@@ -23,7 +23,7 @@ import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
-from sparkcohort.assignors.solver.packed import Bools, Ints, Space, by_key, distinct, give_to_least
+from sparkcohort.assignors.solver.space import Bools, Ints, Space, by_key, distinct, give_to_least
 
 __all__ = ["MemberSubscription", "initial_assignment", "resolve"]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparkcohort.assignors.solver.cycles import NEVER, Table, last
-from sparkcohort.assignors.solver.packed import Bools, Ints
+from sparkcohort.assignors.solver.space import Bools, Ints
 
 _NONE = -1
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkcohort.assignors.solver.packed import Ints, Space
+from sparkcohort.assignors.solver.space import Ints, Space
 
 
 def static_first(space: Space) -> Ints:

@@ -24,7 +24,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription, Partition
-from sparkcohort.assignors.solver.packed import NOBODY, Ints, Space, distinct
+from sparkcohort.assignors.solver.space import NOBODY, Ints, Space, distinct
 
 SEVERAL = -2
 

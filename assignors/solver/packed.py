@@ -1,186 +1,33 @@
-"""A million partitions as a few arrays: every partition has a place, and an assignment is one number per place.
+"""An assignment of a million partitions as one array: each place's member.
 
-Places are counted over the topics in sorted order, so that ascending places are sorted partitions.  Members are
-counted in the order of their ids.  Values come in and go out as everywhere else (tuples of topic and number);
-``Packed`` makes a member's tuple when it is asked for, which for most members of a large group is never.
+Values come in and go out as everywhere else (tuples of topic and number).  ``Packed`` makes a member's tuple when it is read, which for
+most members of a large group is never.
 
-Law: places and values are each other's only name.
-
+>>> import numpy as np
+>>> from sparkcohort.assignors.api import MemberSubscription
+>>> from sparkcohort.assignors.solver.space import Space
 >>> space = Space({"t1": 2, "t0": 3}, {"C1": MemberSubscription(("t0",)), "C0": MemberSubscription(("t0", "t1"))})
->>> space.places, space.ids, space.wanted_by.tolist()
-(5, ('C0', 'C1'), [[True, True], [True, False]])
 >>> Packed(space, np.array([0, 1, 1, 0, -1]))
 {'C0': (('t0', 0), ('t1', 0)), 'C1': (('t0', 1), ('t0', 2))}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from itertools import chain, compress, islice, repeat, starmap
-from operator import itemgetter
-from struct import pack as pack_values
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
-from sparkcohort.assignors.api import MemberSubscription, Partition
-
-if TYPE_CHECKING:
-    from sparkcohort.assignors.solver.ownership import Ownership
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
-NOBODY: Final = -1
-_BLOCK: Final = 1 << 13
-_FEW: Final = 1 << 6
-_WORD: Final = 8
-
-
-class Space:
-    """The topics and members of one assignment, counted.
-
-    ``topics`` are the names, sorted; ``base`` has the first place of each and, last, the number of places.  ``kind``
-    numbers the different subscriptions, as far as they are to topics that exist; ``wants`` has a row for each kind and
-    a column for each topic, ``wanted_by`` a row for each member.
-    """
-
-    def __init__(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
-        self._of = (topics, members)
-        self.topics = tuple(sorted(topics))
-        self.counts: Ints = np.fromiter(map(topics.__getitem__, self.topics), np.int64, len(topics)).clip(min=0)
-        self.base: Ints = np.concatenate(([0], np.cumsum(self.counts)))
-        self.places = int(self.base[-1])
-        self.ids = tuple(sorted(members))
-        self.said = tuple(map(members.__getitem__, self.ids))
-        self.kind, self.wants = self._kinds()
-
-    def is_of(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
-        """Whether it was made from these very objects."""
-        return self._of[0] is topics and self._of[1] is members
-
-    def _kinds(self) -> tuple[Ints, Bools]:
-        first = _firsts([said.topics for said in self.said])
-        different = np.flatnonzero(first == np.arange(len(first)))
-        wants: Bools = np.zeros((len(different), len(self.topics) + 1), np.bool_)  # the last one is what doesn't exist
-        number = dict(zip(self.topics, range(len(self.topics)), strict=True))
-        for row, member in zip(wants, different.tolist(), strict=True):
-            row[_numbers(self.said[member].topics, number)] = True
-        wants[:, :-1] &= self.counts > 0
-        wants = wants[:, :-1]
-        kind_of = np.zeros(len(first), np.int64)
-        kind_of[different], kinds = _kinds_of(wants)
-        return kind_of[first], wants if len(kinds) == len(wants) else wants[kinds]
-
-    @cached_property
-    def uniform(self) -> bool:
-        """Whether every member wants every topic."""
-        return len(self.wants) == 1 and bool((self.wants[0] == (self.counts > 0)).all())
-
-    @cached_property
-    def partition_classes(self) -> tuple[Ints, Ints]:
-        """Topics that the same members want are of one class: each topic's class, and the first topic of each."""
-        return _kinds_of(self.wants.T)
-
-    @cached_property
-    def subscribers(self) -> Ints:
-        """The members that want anything there is."""
-        return np.flatnonzero(np.isin(self.kind, np.flatnonzero(self.wants.any(axis=1))))
-
-    @cached_property
-    def wanted_by(self) -> Bools:
-        """By member and topic."""
-        return self.wants[self.kind]
-
-    @cached_property
-    def topic(self) -> Ints:
-        """The topic of each place."""
-        return np.repeat(np.arange(len(self.topics)), self.counts)
-
-    @property
-    def number(self) -> Ints:
-        """The number of each place in its topic."""
-        return np.arange(self.places) - np.repeat(self.base[:-1], self.counts)
-
-    @property
-    def by_number(self) -> Ints:
-        """All places by number before topic."""
-        topics = np.flatnonzero(self.counts)
-        common = int(self.counts[topics].min(initial=self.places))
-        first = (self.base[topics] + np.arange(common)[:, None]).ravel()
-        if len(first) == self.places:
-            return first
-        number = self.number
-        rest = np.flatnonzero(number >= common)
-        return np.concatenate((first, rest[by_key(number[rest], int(self.counts.max(initial=1)))]))
-
-    @cached_property
-    def has_subscriber(self) -> Bools:
-        """By place, whether anybody wants it."""
-        if self.uniform:
-            return np.ones(self.places, np.bool_)
-        return np.repeat(self.wants.any(axis=0), self.counts)
-
-    def wanting(self, places: Ints, members: Ints) -> Bools:
-        """Whether each of the members wants the place beside it."""
-        if self.uniform:
-            return np.ones(len(places), np.bool_)
-        topics = (
-            np.searchsorted(self.base, places, side="right") - 1 if len(places) < self.places else self.topic[places]
-        )
-        found: Bools = self.wants[self.kind[members], topics]
-        return found
-
-    def span(self, topic: str) -> Ints:
-        """The places of a topic."""
-        position = self.topics.index(topic)
-        return np.arange(self.base[position], self.base[position + 1])
-
-    def partitions(self, places: Ints) -> tuple[Partition, ...]:
-        """The values that these places stand for."""
-        topics = np.searchsorted(self.base, places, side="right") - 1
-        return tuple(
-            zip(map(self.topics.__getitem__, topics.tolist()), (places - self.base[topics]).tolist(), strict=True)
-        )
-
-    def place(self, partitions: Iterable[Partition], size: int) -> Ints:
-        """Where these ``size`` values stand; -1 for what doesn't exist."""
-        if not size:
-            return np.zeros(0, np.int64)
-        topics = dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
-        counts = np.append(self.counts, 0).view(np.uint64)
-        found, values = np.empty(size, np.int64), iter(partitions)
-        # In blocks, so that they are still in the processor's cache when their numbers are read after their topics.
-        for first in range(0, size, _BLOCK):
-            block = list(islice(values, _BLOCK))
-            try:
-                # The topic's number below zero, or the partition's where there is no such topic: in one call.
-                topic = np.fromiter(starmap(topics.get, block), np.int64, len(block))
-                number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
-            except OverflowError:
-                topic, number = self._believable(block, topics)
-            del block
-            np.subtract(-1, topic, out=topic)
-            topic.clip(-1, len(self.topics), out=topic)  # a number below zero of no topic is none either
-            places = self.base[topic]
-            places += number
-            places[number.view(np.uint64) >= counts[topic]] = NOBODY  # those below zero are the largest so
-            found[first : first + len(places)] = places
-        return found
-
-    def _believable(self, partitions: list[Partition], topics: Mapping[str, int]) -> tuple[Ints, Ints]:
-        """Topics and numbers as ``place`` reads them, where some are too large for what is known to be too large."""
-        most = int(self.counts.max(initial=0))
-        known = [topics.get(topic, 0) for topic, _ in partitions]
-        numbers = [number if 0 <= number < most else NOBODY for _, number in partitions]
-        return np.array(known, np.int64), np.array(numbers, np.int64)
+from sparkcohort.assignors.api import Partition
+from sparkcohort.assignors.solver.ownership import Ownership
+from sparkcohort.assignors.solver.space import NOBODY, Ints, Space, by_key
 
 
 class Packed(Mapping[str, tuple[Partition, ...]]):
     """An assignment: by place its member's number or -1; to look at, a mapping of ids to sorted partitions.
 
-    ``ownership`` is that by which it was made, lest it be made out twice.
+    ``ownership`` is the one that it was made from, so that it is resolved once.
     """
 
     def __init__(self, space: Space, member: Ints, ownership: Ownership | None = None) -> None:
@@ -216,53 +63,6 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
         return repr(dict(self))
 
 
-def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
-    """Each topic's number; -1 for what doesn't exist."""
-    if len(wish) > 1:
-        try:
-            return np.frombuffer(pack_values(f"{len(wish)}q", *itemgetter(*wish)(number)), np.int64)
-        except KeyError:
-            pass
-    return np.fromiter(map(number.get, wish, repeat(NOBODY)), np.int64, len(wish))
-
-
-def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
-    """For each wish where the first equal one is: long lists are compared faster than hashed, while there are few kinds.
-
-    Of the last few that were not compared an equal one may be missed.
-    """
-    first, left, rest = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
-    if not wishes or wishes.count(wishes[0]) == len(wishes):
-        return first
-    same = np.ones(len(wishes), np.bool_)
-    while rest and 16 * np.count_nonzero(same) >= len(same):
-        same = np.fromiter(map(rest[0].__eq__, rest), np.bool_, len(rest))
-        first[left[same]] = left[0]
-        left, rest = left[~same], list(compress(rest, ~same))
-    if len(rest) <= _FEW:
-        first[left] = left  # to read an equal one again costs no more
-        return first
-    known: dict[tuple[str, ...], int] = {}
-    first[left] = np.fromiter(map(known.setdefault, rest, left.tolist()), np.int64, len(rest))
-    return first
-
-
-def _kinds_of(rows: Bools) -> tuple[Ints, Ints]:
-    """Each row's kind, kinds counted in the order in which they come; and the first row of each kind."""
-    width = -(-rows.shape[1] // 8)
-    if width <= _WORD:
-        words = np.zeros((len(rows), _WORD), np.uint8)
-        words[:, :width] = np.packbits(rows, axis=1)
-        keys = words.view(np.uint64).ravel().tolist()
-    else:
-        keys = np.ascontiguousarray(np.packbits(rows, axis=1)).view(f"V{width}").ravel().tolist()
-    number = {key: kind for kind, key in enumerate(dict.fromkeys(keys))}
-    kind = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
-    first = np.zeros(len(number), np.int64)
-    first[kind[::-1]] = np.arange(len(rows))[::-1]
-    return kind, first
-
-
 def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
     """An assignment by values as one by places; None when that can't be: to a stranger, no partition, or one given twice."""
     if any(given[stranger] for stranger in given.keys() - set(space.ids)):
@@ -275,40 +75,3 @@ def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | N
         return None
     member[places] = np.repeat(np.arange(len(lists)), sizes)
     return Packed(space, member) if np.count_nonzero(member >= 0) == len(places) else None
-
-
-def distinct(values: Ints) -> Ints:
-    """Each value once, ascending.
-
-    Not by ``np.unique``, which imports ``numpy.ma``: 80 ms and 11 MB of a driver's first rebalance.
-    """
-    ordered: Ints = np.sort(values)
-    found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    return found
-
-
-def by_key(keys: Ints, below: int) -> Ints:
-    """The order that sorts non-negative keys, equal ones as they stand (16-bit keys are sorted by their digits)."""
-    if below <= 1 << 16:
-        return np.argsort(keys.astype(np.uint16), kind="stable")
-    if below <= 1 << 32:
-        order = np.argsort(keys.astype(np.uint16), kind="stable")  # the lower digits, then the higher ones
-        return order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
-    return np.argsort(keys, kind="stable")
-
-
-def give_to_least(count: int, who: Ints, loads: Ints) -> Ints:
-    """Who of ``who`` (ascending) gets each of ``count`` partitions: one by one who has least, the first among equals.
-
-    ``loads`` has what each member has; what they get is added to it.
-    """
-    lowest_first = np.sort(loads[who])
-    below = np.cumsum(lowest_first)
-    # Those that are reached when the water rises over the lowest: their own load, times how many are below, fits in.
-    reached = int(np.searchsorted(lowest_first * np.arange(len(who)) - (below - lowest_first), count))
-    level = -(-(count + int(below[reached - 1])) // reached)
-    lacks = np.maximum(level - loads[who], 0)
-    rises = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - level + int(lowest_first[0]), lacks)
-    found: Ints = np.repeat(who, lacks)[by_key(rises, level + 1)][:count]
-    loads += np.bincount(found, minlength=len(loads))
-    return found

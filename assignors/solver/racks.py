@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription, Racks
-from sparkcohort.assignors.solver.packed import Bools, Ints, Space
+from sparkcohort.assignors.solver.space import Bools, Ints, Space
 
 __all__ = ["MemberSubscription", "Nearness", "nearness"]
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from sparkcohort.assignors.solver.equal import oldest_first
 from sparkcohort.assignors.solver.ownership import Ownership
-from sparkcohort.assignors.solver.packed import NOBODY, Bools, Ints, by_key
+from sparkcohort.assignors.solver.space import NOBODY, Bools, Ints, by_key
 
 
 @dataclass(frozen=True)

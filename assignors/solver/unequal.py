@@ -30,9 +30,10 @@ from sparkcohort.assignors.solver.cycles import Table, improve
 from sparkcohort.assignors.solver.initial import SubscriptionKinds, initial_assignment
 from sparkcohort.assignors.solver.levels import can_take, level, relieve
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
-from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, by_key
+from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.solver.racks import Nearness, nearness
 from sparkcohort.assignors.solver.rounding import ClassLayout, rounded
+from sparkcohort.assignors.solver.space import NOBODY, Ints, by_key
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
 

@@ -24,9 +24,10 @@ import numpy as np
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, find, validate
 from sparkcohort.assignors.api import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.api import Assignment as Given
+from sparkcohort.assignors.solver import revocation
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
-from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, distinct, give_to_least, pack
-from sparkcohort.runtime.leader import revocation
+from sparkcohort.assignors.solver.packed import Packed, pack
+from sparkcohort.assignors.solver.space import NOBODY, Ints, distinct, give_to_least
 from sparkcohort.runtime.leader.reachable_assignment import moved_off
 from sparkcohort.runtime.protocol.consumer_protocol import (
     AssignmentWriter,
@@ -102,7 +103,7 @@ def plan(
     only = _existing(topics, only)
     barred = _inward(barred, only)
     packed, ownership = run_assignor(assignor, protocol_name, *assignor_input(said, topics, only=only, racks=racks))
-    target, revokes = revocation.adjusted(moved_off(packed, ownership, barred), ownership)
+    target, revokes = revocation.adjust_for_generation(moved_off(packed, ownership, barred), ownership)
     layout = _layout(target)
     del ownership, packed, target  # large, and writing takes as much again
     return GroupAssignment(_encode(layout, only), revokes)

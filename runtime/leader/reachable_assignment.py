@@ -14,7 +14,8 @@ import numpy as np
 
 from sparkcohort.assignors.api import Partition
 from sparkcohort.assignors.solver.ownership import Ownership
-from sparkcohort.assignors.solver.packed import NOBODY, Packed
+from sparkcohort.assignors.solver.packed import Packed
+from sparkcohort.assignors.solver.space import NOBODY
 
 
 def moved_off(given: Packed, ownership: Ownership, barred: Mapping[str, Collection[Partition]]) -> Packed:

@@ -36,7 +36,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkcohort.assignors.solver.packed import distinct
+from sparkcohort.assignors.solver.space import distinct
 from sparkcohort.runtime.protocol.messages import NO_GENERATION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 

@@ -21,7 +21,7 @@ def enter() -> None:
     probe = [] if missing else ["unshare", "--net", "--mount", "true"]
     if missing or subprocess.run(probe, capture_output=True, check=False).returncode != 0:
         raise OSError(NEED + (f"; there is no {', '.join(missing)}" if missing else ""))
-    again = [sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
+    again = [sys.executable, "-P", "-m", "tests.chaos", *sys.argv[1:]]
     shell = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh", *again]
     os.environ[INSIDE] = "1"
     os.execvp("unshare", ["unshare", "--net", "--mount", *shell])  # noqa: S606  the same command, elsewhere

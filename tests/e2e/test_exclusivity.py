@@ -165,7 +165,7 @@ def delivered(*queries: Query) -> Counter[tuple[int, int]]:
 
 def handed_over(broker: Broker, group: str, to: Path) -> subprocess.CompletedProcess[str]:
     """``cohort handover``: the query ends, and what it has read is in that checkpoint."""
-    command = [sys.executable, "-P", "-m", "sparkcohort.runtime.shell.cli.main", "handover", "--group", group]
+    command = [sys.executable, "-P", "-m", "sparkcohort.cli.main", "handover", "--group", group]
     command += ["--bootstrap-server", broker.bootstrap, "--to-checkpoint", str(to)]
     return subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
 

@@ -31,7 +31,7 @@ LIMIT_S = 200
 
 def asked(command: str, group: str, *flags: str) -> tuple[int, list[dict[str, Any]], str]:
     """Status, rows and errors of ``cohort COMMAND --output json``."""
-    program = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", command, "--group", group]
+    program = [sys.executable, "-m", "sparkcohort.cli.main", command, "--group", group]
     done = subprocess.run(
         [*program, "--output", "json", *flags], capture_output=True, text=True, timeout=60, check=False
     )

@@ -45,7 +45,7 @@ def asked(line: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The answer to a command of the page, its names replaced by real ones.  Raises TimeoutExpired after a minute."""
     for old, new in words.items():
         line = line.replace(old, new)
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *shlex.split(line)[1:]]
+    command = [sys.executable, "-m", "sparkcohort.cli.main", *shlex.split(line)[1:]]
     return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.shell.observe.dashboard import dashboard, metric_names
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.observe.panels import STATE_QUERY
-from sparkcohort.runtime.shell.observe.rules import RECORDINGS
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.grafana import interpolated, queries
 from tests.kit.produce import produce
 from tests.kit.prometheus import Prometheus, quick_rules
 from tests.kit.waiting import wait_until
+from tools.dashboards.dashboard import dashboard, metric_names
+from tools.dashboards.panels import STATE_QUERY
+from tools.dashboards.rules import RECORDINGS
 
 pytestmark = pytest.mark.thorough("needs a Prometheus server")
 

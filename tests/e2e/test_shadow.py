@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkcohort import ProgressListener
-from sparkcohort.runtime.checkpoint.shadow import ReadTotals
-from sparkcohort.runtime.shell.cli.checkpoint import shadow
+from sparkcohort.cli.checkpoint import shadow
+from sparkcohort.cli.checkpoint.shadow_ranges import ReadTotals
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from sparkcohort.runtime.checkpoint import logs
+from sparkcohort.cli.checkpoint import logs
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit.class_files import constants
 from tests.kit.jars import jars

@@ -51,7 +51,7 @@ def make(what: str) -> None:
         fresh = Path(folder, path.name)
         script = Path(__file__).parent / "archive_makers" / MAKERS[what]
         command = [sys.executable, "-P", str(script), folder, *QUICK, f"-XX:ArchiveClassesAtExit={fresh}"]
-        env = {**os.environ, "SPARK_HOME": str(spark_home()), "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, "SPARK_HOME": str(spark_home())}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         if done.returncode or not fresh.exists():
             raise RuntimeError(f"no archive of the classes of {what}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")

@@ -10,9 +10,9 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from sparkcohort.runtime.shell.cli import main
+from sparkcohort.cli import main
 
-COMMAND = (sys.executable, "-m", "sparkcohort.runtime.shell.cli.main")
+COMMAND = (sys.executable, "-m", "sparkcohort.cli.main")
 
 
 def cohort(*arguments: str) -> subprocess.CompletedProcess[str]:

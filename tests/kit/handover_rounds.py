@@ -114,7 +114,7 @@ def _start(folder: Path, options: dict[str, str], kill: str) -> subprocess.Popen
     env = {**os.environ, "COHORT_HOME": str(folder / "home")}
     command = [sys.executable, "-P", str(SIDE), str(folder), json.dumps(options), kill, str(SILENCE_MS)]
     with (folder / "log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env={**env, "PYTHONPATH": str(ROOT)})
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=env)
 
 
 def _done(folder: Path) -> int:

@@ -45,7 +45,7 @@ def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> 
 @contextmanager
 def serving(name: str, token: str, bootstrap: str, topic: str, partitions: int) -> Iterator[subprocess.Popen[str]]:
     """The server as a child process, killed at the end (also when it is stopped)."""
-    command = [sys.executable, "-m", "tests.kit.local_server", name, token, bootstrap, topic, str(partitions)]
+    command = [sys.executable, "-P", "-m", "tests.kit.local_server", name, token, bootstrap, topic, str(partitions)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

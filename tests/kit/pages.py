@@ -14,18 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from sparkcohort.cli.main import cli
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.shell.cli.main import cli
-from sparkcohort.runtime.shell.observe.dashboard import dashboard, panel_unit
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.observe.panels import ROWS
-from sparkcohort.runtime.shell.observe.rules import ALERTS, RECORDINGS, rules_file
 from sparkcohort.runtime.shell.options.option_row import Option
 from sparkcohort.runtime.shell.options.table import OPTIONS
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
 from tests.kit import scenarios
+from tools.dashboards.dashboard import dashboard, panel_unit
+from tools.dashboards.panels import ROWS
+from tools.dashboards.rules import ALERTS, RECORDINGS, rules_file
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkcohort.assignors import Assignor, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
-from sparkcohort.runtime.simulate.case import Case
+from sparkcohort.cli.simulate.case import Case
 
 Owners = dict[Partition, str | None]
 

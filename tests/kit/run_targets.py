@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.assignors import Load
+from sparkcohort.cli.checkpoint import logs
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime.checkpoint import logs
 from sparkcohort.runtime.group import journal, replay, validation
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.leader import load_report

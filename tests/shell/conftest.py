@@ -63,7 +63,7 @@ def short_of_memory(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process that calls ``fail_large`` to have its next large allocations fail (``short_of_memory.c``)."""
     shim, code = tmp_path_factory.mktemp("shim") / "short_of_memory.so", KIT / "short_of_memory.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True, timeout=60)
-    return {"LD_PRELOAD": str(shim), "PYTHONPATH": str(KIT.parents[1])}
+    return {"LD_PRELOAD": str(shim)}
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from sparkcohort.assignors import cooperative_sticky
+from sparkcohort.assignors.solver import revocation
 from sparkcohort.runtime.group import offsets, partition_ownership, replay
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.leader import revocation
 from tests.simulator.coordinator import Coordinator
 
 

@@ -17,7 +17,7 @@ from tools.wheels.targets import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "pyspark_cohort.py")
-ROOMS = ("api", "assignors", "dashboards", "native", "runtime", "streaming")
+ROOMS = ("assignors", "cli", "dashboards", "native", "runtime", "sparkcohort", "streaming")
 KEPT = Path(".cache", "sources")
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 CACHE = ROOT / ".cache" / "zig"
@@ -47,7 +47,7 @@ def make_sdist(folder: Path, time: int) -> Path:
     )
     for name in filter(None, listed.split("\0")):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, tree / name)
+        shutil.copyfile(ROOT / name, tree / name, follow_symlinks=False)
     (tree / KEPT).mkdir(parents=True)
     for archive in (ROOT / KEPT).glob("*.tar.gz"):
         shutil.copyfile(archive, tree / KEPT / archive.name)

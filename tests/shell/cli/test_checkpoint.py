@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.checkpoint.repairs import Files
+from sparkcohort.cli.checkpoint import folder, kafka_offsets, subcommands
+from sparkcohort.cli.checkpoint.folder import Folder
+from sparkcohort.cli.checkpoint.repairs import Files
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.cli.checkpoint import folder, kafka_offsets, subcommands
-from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
 from tests.kit.broker import Broker
 from tests.kit.command import cohort, process
 from tests.kit.produce import produce

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer
 
-from sparkcohort.runtime.shell.cli import views
+from sparkcohort.cli import views
 from tests.kit.broker import Broker
 from tests.kit.consumer_groups import one_jvm
 from tests.kit.waiting import wait_until

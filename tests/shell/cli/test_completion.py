@@ -9,8 +9,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from sparkcohort.runtime.shell.cli import views
-from sparkcohort.runtime.shell.cli.main import LAZY
+from sparkcohort.cli import views
+from sparkcohort.cli.main import LAZY
 from tests.kit.command import cohort
 from tests.kit.status import a_status
 
@@ -18,7 +18,7 @@ from tests.kit.status import a_status
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     """The script is evaluated, and its function asked as bash asks it."""
     command = tmp_path / "cohort"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m sparkcohort.runtime.shell.cli.main "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m sparkcohort.cli.main "$@"\n')
     command.chmod(0o755)
     script = """
         eval "$(cohort completion bash)"

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from sparkcohort.runtime.shell.cli import live_case
+from sparkcohort.cli.simulate import live_case
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce

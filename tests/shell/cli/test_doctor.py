@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.shell.cli.doctor import host, kafka
+from sparkcohort.cli.doctor import host, kafka
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.shell.cli import kafka_group
+from sparkcohort.cli import kafka_group
 from sparkcohort.runtime.shell.kafka import group_requests
 from tests.kit.broker import Broker
 from tests.kit.command import cohort

@@ -11,13 +11,13 @@ from typing import cast
 
 import pytest
 
+from sparkcohort.cli import handover
+from sparkcohort.cli.handover import write_checkpoint
+from sparkcohort.cli.local_folder import LocalFolder
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.handover import FREE, HandoverAnswer, HandoverRecord, Looked, RunName
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, encode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.cli import handover
-from sparkcohort.runtime.shell.cli.handover import write_checkpoint
-from sparkcohort.runtime.shell.cli.local_folder import LocalFolder
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed
 from tests.kit.command import cohort
 

@@ -16,8 +16,8 @@ from typing import Any
 import click
 import pytest
 
-from sparkcohort.runtime.shell.cli import views
-from sparkcohort.runtime.shell.cli.main import cli
+from sparkcohort.cli import views
+from sparkcohort.cli.main import cli
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
+from sparkcohort.cli import rebalance_views, views
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group import summary
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
@@ -27,7 +28,6 @@ from sparkcohort.runtime.protocol.messages import (
     LeavingMember,
     Protocol,
 )
-from sparkcohort.runtime.shell.cli import rebalance_views, views
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metric_values import values

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkcohort.cli.simulate import live_case
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, decode, encode
-from sparkcohort.runtime.shell.cli import live_case
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.command import cohort

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.checkpoint.shadow import RangeComparison, ReadTotals
+from sparkcohort.cli.checkpoint import shadow, two_readers
+from sparkcohort.cli.checkpoint.shadow_ranges import RangeComparison, ReadTotals
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.cli.checkpoint import shadow, two_readers
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import abort, produce, producer, transact

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.checkpoint.shadow import RangeComparison
+from sparkcohort.cli.checkpoint import folder, shadow
+from sparkcohort.cli.checkpoint.shadow_ranges import RangeComparison
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.cli.checkpoint import folder, shadow
 from tests.kit.command import cohort
 
 NOBODY = "127.0.0.1:1"

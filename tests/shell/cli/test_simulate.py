@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from sparkcohort.runtime.shell.cli import live_case
+from sparkcohort.cli.simulate import live_case
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from tests.kit.broker import Broker

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sparkcohort.assignors import MemberSubscription
+from sparkcohort.cli import views
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metric_values import values
 from tests.kit.own_assignors import Own, answers, raises

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sparkcohort.assignors import ASSIGNORS, Load
+from sparkcohort.cli import views
 from sparkcohort.runtime.leader.load_report import encode
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metric_values import values

@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import pytest
 
+from sparkcohort.cli.simulate.live_case import CaseRequest, of_kafka
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.cli.live_case import CaseRequest, of_kafka
 from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.options.parse import parse

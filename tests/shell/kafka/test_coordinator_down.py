@@ -107,7 +107,7 @@ def _wait_for(asking: subprocess.Popen[str], what: str) -> None:
 
 def test_no_request_to_the_coordinator_runs_out() -> None:
     """Each has the longest timeout: one that runs out is what ends the process."""
-    sources = [path for room in ("runtime", "streaming", "api") for path in (ROOT / room).rglob("*.py")]
+    sources = [path for room in ("runtime", "streaming", "cli", "sparkcohort") for path in (ROOT / room).rglob("*.py")]
     calls = [(path.name, found) for path in sources for found in ASKED.findall(path.read_text())]
     assert [name for name, _ in calls] == ["group_requests.py"] * 2
     assert all("request_timeout=NEVER_S" in call for _, call in calls)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sparkcohort.cli import views
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
@@ -22,7 +23,6 @@ from sparkcohort.runtime.protocol.messages import (
     SyncGroup,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sparkcohort import dashboards
-from sparkcohort.runtime.shell.observe.dashboard import dashboard
-from sparkcohort.runtime.shell.observe.rules import ALERTS
 from tests.kit.command import cohort
 from tests.kit.grafana import interpolated, queries
 from tests.kit.jars import ROOT
 from tests.kit.prometheus import Prometheus, promtool
 from tests.kit.waiting import wait_until
+from tools.dashboards.dashboard import dashboard
+from tools.dashboards.rules import ALERTS
 
 RULES = ROOT / "dashboards" / "rules"
 

@@ -96,7 +96,7 @@ PROCESSES = {
     "runs the stream, not yet asked": (RUNNER, TASKS + KAFKA + RPC + DRIVERS + OBSERVERS + PARSING),
     "runs the stream": (
         OPENED,
-        (*OBSERVERS, "cryptography", "sparkcohort.streaming.task", "sparkcohort.runtime.simulate"),
+        (*OBSERVERS, "cryptography", "sparkcohort.streaming.task", "sparkcohort.cli.simulate"),
     ),
     "plans a read": (PLAN, TASKS + KAFKA + RPC + DRIVERS + OBSERVERS + PARSING),
     "reads from an agent": (

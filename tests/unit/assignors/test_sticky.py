@@ -15,8 +15,9 @@ from sparkcohort.assignors import Assignor, MemberSubscription, find
 from sparkcohort.assignors.solver import initial, levels, unequal
 from sparkcohort.assignors.solver.cycles import Table, improve
 from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.solver.packed import Space, give_to_least, pack
+from sparkcohort.assignors.solver.packed import pack
 from sparkcohort.assignors.solver.revocation import adjust_assignment
+from sparkcohort.assignors.solver.space import Space, give_to_least
 from sparkcohort.assignors.sticky import balance
 from tests.kit import groups, optimum
 

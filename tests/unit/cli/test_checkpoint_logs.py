@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from sparkcohort.runtime.checkpoint import logs, repairs
-from sparkcohort.runtime.checkpoint.logs import BrokenLog, KafkaEnds, UnknownVersion
-from sparkcohort.runtime.checkpoint.positions import (
+from sparkcohort.cli.checkpoint import logs, repairs
+from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, UnknownVersion
+from sparkcohort.cli.checkpoint.positions import (
     ANEW,
     BEYOND,
     LOST,
@@ -20,7 +20,7 @@ from sparkcohort.runtime.checkpoint.positions import (
     RestartPlan,
     compare,
 )
-from sparkcohort.runtime.checkpoint.repairs import Files, Mend, of_files, of_positions
+from sparkcohort.cli.checkpoint.repairs import Files, Mend, of_files, of_positions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'

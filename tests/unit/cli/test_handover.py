@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkcohort.cli.handover import writable, write_checkpoint
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.cli.handover import writable, write_checkpoint
 
 ENDED = {TopicPartition("t", 1): 8, TopicPartition("t", 0): 7}
 TEXT = '{"t":{"0":7,"1":8}}'

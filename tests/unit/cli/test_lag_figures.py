@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkcohort.runtime.shell.cli.lag_figures import Lag, LagLimit, above, joined, parse_limit, total, trend
+from sparkcohort.cli.lag_figures import Lag, LagLimit, above, joined, parse_limit, total, trend
 
 LAGS = {
     ("billing", "orders", 0): Lag(10, 5.0),

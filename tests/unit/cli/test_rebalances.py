@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from sparkcohort.runtime.shell.cli import rebalance_views, views
+from sparkcohort.cli import rebalance_views, views
 from tests.unit.cli.test_views import printed
 
 AT = 1_700_000_000.25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sparkcohort.cli import reset_plan
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.cli import reset_plan
 
 A, B = TopicPartition("a,b", 0), TopicPartition("a,b", 1)
 

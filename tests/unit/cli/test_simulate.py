@@ -15,13 +15,13 @@ from rich.console import Console
 
 from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, Load, find
-from sparkcohort.runtime.shell.cli import live_case, main
-from sparkcohort.runtime.shell.cli import simulate_views as views
+from sparkcohort.cli import main
+from sparkcohort.cli.simulate import live_case, views
+from sparkcohort.cli.simulate.case import as_value, parse
+from sparkcohort.cli.simulate.changes import change_members
+from sparkcohort.cli.simulate.outcome import simulate
 from sparkcohort.runtime.shell.options import properties_file
 from sparkcohort.runtime.shell.rpc import connection_file
-from sparkcohort.runtime.simulate.case import as_value, parse
-from sparkcohort.runtime.simulate.changes import change_members
-from sparkcohort.runtime.simulate.outcome import simulate
 from tests.kit.status import a_partition, a_status
 
 CASE: dict[str, Any] = {

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sparkcohort.runtime.checkpoint.shadow import EQUAL, RangeComparison
+from sparkcohort.cli import views
+from sparkcohort.cli.checkpoint import shadow
+from sparkcohort.cli.checkpoint.shadow_ranges import EQUAL, RangeComparison
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.cli import views
-from sparkcohort.runtime.shell.cli.checkpoint import shadow
 from tests.kit.status import a_cut, a_member, a_partition, a_status
 
 

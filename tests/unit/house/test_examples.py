@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("assignors", "runtime", "streaming")
+ROOMS = ("assignors", "cli", "runtime", "streaming")
 SOURCES = {
     str(path.relative_to(ROOT)): path.read_text() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))
 }

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import sparkcohort
-from sparkcohort.runtime.shell.cli.main import cli
+from sparkcohort.cli.main import cli
 from tests.kit.jars import ROOT
 
 LOADED = (

@@ -11,7 +11,9 @@ from pathlib import Path
 from tests.kit.sources import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = sorted(path for folder in ("assignors", "runtime", "streaming") for path in (ROOT / folder).rglob("*.py"))
+FILES = sorted(
+    path for folder in ("assignors", "cli", "runtime", "streaming") for path in (ROOT / folder).rglob("*.py")
+)
 ENDINGS = ("ings", "ing", "ers", "er", "ed", "es", "s", "e")
 PRIVATE = """
 departed grace memory promised granted heir honour_claims settled sort sort_join happen turn answers applying story

@@ -17,12 +17,12 @@ import click
 import pytest
 
 from sparkcohort import RebalanceListener
-from sparkcohort.runtime.shell.cli.main import cli
+from sparkcohort.cli.main import cli
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.observe.rules import ALERTS, Alert, rules_file
 from sparkcohort.runtime.shell.options.table import OPTIONS
 from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, block, pages, section
 from tests.kit.sources import nodes
+from tools.dashboards.rules import ALERTS, Alert, rules_file
 
 MOST_README_LINES, MOST_FILES_FOUND = 150, 6
 PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
@@ -43,7 +43,7 @@ SPARKS_OWN = (
 )
 OF_CLOUDS = {"azure.identity", "google.auth", "google.auth.transport.requests"}
 """Modules that a page shows and no test has."""
-CODE = ("api", "assignors", "dashboards", "native", "runtime", "streaming")
+CODE = ("assignors", "cli", "dashboards", "native", "runtime", "sparkcohort", "streaming")
 
 
 def blocks(path: Path, *languages: str) -> list[str]:

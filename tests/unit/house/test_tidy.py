@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.kit.sources import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = ("api", "assignors", "examples", "runtime", "streaming", "tests", "tools")
+SOURCES = ("assignors", "cli", "examples", "runtime", "sparkcohort", "streaming", "tests", "tools")
 FILES = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")) + sorted(ROOT.glob("*.py"))
 C_FILES = sorted(path for ending in ("*.c", "*.h") for path in (ROOT / "native").rglob(ending))
 SCRIPTS = [ROOT / "Makefile", ROOT / ".ci" / "run", *sorted((ROOT / "tools").rglob("*.sh"))]

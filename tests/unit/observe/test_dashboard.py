@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.shell.observe.dashboard import MixedUnits, dashboard, metric_names, panel_unit
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.observe.panels import Panel, Query
-from sparkcohort.runtime.shell.observe.rules import ALERTS, RECORDINGS
 from tests.kit.grafana import faults, queries
+from tools.dashboards.dashboard import MixedUnits, dashboard, metric_names, panel_unit
+from tools.dashboards.panels import Panel, Query
+from tools.dashboards.rules import ALERTS, RECORDINGS
 
 DASHBOARD = dashboard()
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]

@@ -138,7 +138,7 @@ def is_librdkafkas(name: str) -> bool:
 def test_every_setting_that_the_source_names_has_a_row() -> None:
     """Whatever text in ``runtime`` or ``streaming`` is a setting of librdkafka's, wherever it stands."""
     root = HERE.parents[3]
-    files = [path for folder in ("runtime", "streaming") for path in (root / folder).rglob("*.py")]
+    files = [path for folder in ("cli", "runtime", "streaming") for path in (root / folder).rglob("*.py")]
     constants = (node for path in files for node in nodes(path) if isinstance(node, ast.Constant))
     texts = {node.value for node in constants if isinstance(node.value, str)}
     dotted = sorted(text.removeprefix("kafka.") for text in texts if re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", text))

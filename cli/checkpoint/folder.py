@@ -1,0 +1,199 @@
+"""A checkpoint's folder, wherever it is: local, file://, hdfs://, s3://, gs:// and what else pyarrow opens, and fsspec's where it can't."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from sparkcohort.cli.checkpoint.repairs import Files
+from sparkcohort.runtime.errors import CohortError
+
+LARGEST: Final = 16 << 20
+"""Bytes of one file of a log: a hundred thousand partitions take 2 MB."""
+KEPT: Final = 4
+"""Files of each log, from the last, that a repair looks at."""
+MOST_FILES: Final = 1_000_000
+_NUMBER: Final = re.compile(r"\d{1,18}")
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+_LOGIN: Final = re.compile(r"^([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
+"""To the last @: a secret in it may have any sign, / and ? too; in a path alone an @ is none of a login."""
+_UNQUOTED: Final = re.compile(r"(?![^/]*hdfs:)[^/]*://[^/@]*:[^@]*/[^@]*@", re.DOTALL)
+"""A / in a login, with what follows it taken for a path; what precedes that in hdfs is a port."""
+_WRONG: Final = (OSError, pa.ArrowException, ValueError, ImportError)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of a log: the batch's number, how large it is, and when it was written (seconds; None: not known)."""
+
+    number: int
+    size: int
+    written: float | None
+
+
+class Folder:
+    """The files of one checkpoint; every failure is a CohortError of one line that names the place."""
+
+    def __init__(self, place: str) -> None:
+        """Open ``place``.  Raises CohortError where it can't be reached, or is no checkpoint."""
+        self.place = _without_login(place)
+        self._fs, self._root = _opened(place, self.place)
+        self.logs: Mapping[str, list[LogFile]] = {name: self._listed(name) for name in ("offsets", "commits")}
+        self.stateful = bool(self._entries("state"))
+        if not self.logs["offsets"] and not self.logs["commits"] and not self.exists("metadata"):
+            raise CohortError(f"{self.place} is no checkpoint: it has neither offsets nor commits nor metadata")
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        found = self._call(lambda: self._fs.get_file_info(f"{self._root}/{name}"), name)
+        return bool(found.type == fs.FileType.File)
+
+    def read(self, name: str) -> str:
+        """The text of a file; what is no UTF-8 becomes a sign that no JSON has.  Raises CohortError, also for one that is too large."""
+
+        def whole() -> bytes:
+            with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
+                return bytes(stream.read(LARGEST + 1))
+
+        found: bytes = self._call(whole, name)
+        if len(found) > LARGEST:
+            raise CohortError(f"{self.place}/{name} has more than {LARGEST >> 20} MiB: that is no file of Spark's logs")
+        return found.decode("utf-8", "replace")
+
+    def files(self) -> Files:
+        """What a repair looks at."""
+        texts = {
+            log: {each.number: self.read(f"{log}/{each.number}") for each in found[-KEPT:]}
+            for log, found in self.logs.items()
+        }
+        metadata = self.read("metadata") if self.exists("metadata") else None
+        return Files(texts["offsets"], texts["commits"], metadata, self.stateful, str(uuid.uuid4()))
+
+    def write(self, name: str, text: str | None) -> None:
+        """Write a file whole, or remove it (None); its checksum, which is of the old text, goes first."""
+        path, crc = f"{self._root}/{name}", f"{self._root}/{_crc_of(name)}"
+        if self.exists(_crc_of(name)):
+            self._call(lambda: self._fs.delete_file(crc), name)
+        if text is None:
+            self._call(lambda: self._fs.delete_file(path), name)
+            return
+        folder, _, last = path.rpartition("/")
+        # Not a number, so that Spark takes no notice of it where this ends half way.
+        self._put(f"{folder}/.{last}.repair.tmp", text.encode(), name)
+        self._call(lambda: self._fs.move(f"{folder}/.{last}.repair.tmp", path), name)
+
+    def back_up(self) -> str:
+        """Copy both logs and ``metadata``, with their checksums, to a new folder beside this one; returns its place."""
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        target = f"{self._root}.backup-{stamp}"
+        names = ["metadata", ".metadata.crc"]
+        for log in self.logs:
+            names += [f"{log}/{each}" for each in self._entries(log)]
+        for log in self.logs:
+            self._call(lambda log=log: self._fs.create_dir(f"{target}/{log}", recursive=True), log)
+        for name in names:
+            if self.exists(name):
+                self._copy(name, f"{target}/{name}")
+        return f"{self.place.rstrip('/')}.backup-{stamp}"
+
+    def age_s(self) -> float | None:
+        """Seconds since either log was written to; None where that isn't told."""
+        times = [each.written for found in self.logs.values() for each in found[-1:] if each.written is not None]
+        return max(time.time() - max(times), 0.0) if times else None
+
+    def _copy(self, name: str, target: str) -> None:
+        def whole() -> bytes:
+            with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
+                return bytes(stream.read())
+
+        self._put(target, self._call(whole, name), name)
+
+    def _put(self, path: str, data: bytes, name: str) -> None:
+        def put() -> None:
+            with self._fs.open_output_stream(path) as stream:
+                stream.write(data)
+
+        self._call(put, name)
+
+    def _entries(self, name: str) -> list[str]:
+        selector = fs.FileSelector(f"{self._root}/{name}", allow_not_found=True)
+        return sorted(each.base_name for each in self._call(lambda: self._fs.get_file_info(selector), name))
+
+    def _listed(self, log: str) -> list[LogFile]:
+        selector = fs.FileSelector(f"{self._root}/{log}", allow_not_found=True)
+        found = self._call(lambda: self._fs.get_file_info(selector), log)
+        if len(found) > MOST_FILES:
+            raise CohortError(f"{self.place}/{log} has {len(found)} files: that is no log of Spark's")
+        files = [each for each in found if each.type == fs.FileType.File and _NUMBER.fullmatch(each.base_name)]
+        seen = [
+            LogFile(int(each.base_name), each.size or 0, each.mtime_ns / 1e9 if each.mtime_ns else None)
+            for each in files
+        ]
+        return sorted(seen, key=lambda each: each.number)
+
+    def _call(self, act: Any, name: str) -> Any:
+        try:
+            return act()
+        except _WRONG as error:
+            raise CohortError(f"{self.place}: {name}: {_reason(error)}") from None
+
+
+def _opened(place: str, shown: str) -> tuple[Any, str]:
+    """The file system and the path in it."""
+    scheme, colon, rest = place.partition(":")
+    local = not colon or "/" in scheme or len(scheme) < 2
+    scheme = scheme.lower()
+    if not place:
+        raise CohortError("DIR is empty; give the folder or URI of a checkpoint")
+    if not local and _UNQUOTED.match(place):  # what is behind the / would be a path, and stand in errors
+        raise CohortError(
+            f"{shown} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
+        )
+    try:
+        if local:
+            return fs.LocalFileSystem(), os.path.abspath(place).rstrip("/")  # noqa: PTH100  as a string, for pyarrow
+        if scheme == "file":
+            return fs.LocalFileSystem(), unquote(urlsplit(place).path).rstrip("/")
+        uri = f"{_SCHEMES.get(scheme, scheme)}:{rest}"
+        try:
+            found, path = fs.FileSystem.from_uri(uri)
+        except (pa.ArrowException, ValueError):
+            core = import_module("fsspec.core")
+            other, path = core.url_to_fs(f"{scheme}:{rest}")
+            found = fs.PyFileSystem(fs.FSSpecHandler(other))
+        return found, str(path).rstrip("/")
+    except ImportError:
+        raise CohortError(
+            f"{shown}: pyarrow has no file system {scheme}://, and fsspec, which may have one, is not installed (pip install fsspec, and its package for {scheme})"
+        ) from None
+    except _WRONG as error:
+        raise CohortError(f"{shown} can't be opened: {_reason(error).replace(rest, '***')}") from None
+
+
+def _crc_of(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}.{last}.crc"
+
+
+def _without_login(place: str) -> str:
+    """The place as it may be shown: keys that stand in a URI stay out of messages."""
+    if "://" not in place:
+        return place
+    return _LOGIN.sub(r"\1***@", place).partition("?")[0]
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

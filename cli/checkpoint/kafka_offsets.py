@@ -1,0 +1,106 @@
+"""What brokers say of the partitions of a checkpoint: log starts and ends, topics' ids, a group's commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+
+from sparkcohort.cli.checkpoint.positions import KafkaPositions
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+
+TIMEOUT_S: Final = 15.0
+_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+def ask(
+    conf: Mapping[str, str], topics: Collection[str], group: str | None, between: Callable[[], None]
+) -> KafkaPositions:
+    """The answers; partitions whose leader doesn't answer are told as silent.  Raises CohortError: nobody answers, or refuses us.
+
+    ``between`` is called when the group's commits are known, and the logs' ends aren't yet.
+    """
+    heard: list[KafkaError] = []
+    settings = {**conf, "log_level": "0", "allow.auto.create.topics": "false"}
+    consumer = clients.new_consumer(settings, heard.append, **{"group.id": group or "cohort-checkpoint"})
+    with _in_words(conf, group, topics, heard):
+        try:
+            there = _partitions(consumer, topics)
+            committed = None if group is None else _committed(consumer, there)
+            between()
+            starts, silent = _offsets(consumer, there, EARLIEST)
+            ends, more = _offsets(consumer, there, LATEST)
+        finally:
+            consumer.close()
+        ids = TopicIds(settings).ask({tp.topic for tp in there}, TIMEOUT_S)
+    return KafkaPositions(starts, ends, ids, committed, {**silent, **more})
+
+
+def _partitions(consumer: Consumer, topics: Collection[str]) -> list[TopicPartition]:
+    found: list[TopicPartition] = []
+    for topic in sorted(topics):
+        about = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if about.error is None:
+            found += [TopicPartition(topic, number) for number in about.partitions]
+        elif about.error.code() not in _GONE:
+            raise KafkaException(about.error)
+    return found
+
+
+def _offsets(
+    consumer: Consumer, partitions: Collection[TopicPartition], spec: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    if not partitions:
+        return {}, {}
+    asked = [Position(tp.topic, tp.partition, spec) for tp in partitions]
+    found: dict[TopicPartition, int] = {}
+    silent: dict[TopicPartition, str] = {}
+    for each in consumer.offsets_for_times(asked, timeout=TIMEOUT_S):
+        tp = TopicPartition(each.topic, each.partition)
+        if each.error is None and each.offset >= 0:
+            found[tp] = each.offset
+        else:
+            silent[tp] = each.error.name() if each.error else "no offset"
+    return found, silent
+
+
+def _committed(consumer: Consumer, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    if not partitions:
+        return {}
+    answers = consumer.committed([Position(tp.topic, tp.partition) for tp in partitions], timeout=TIMEOUT_S)
+    for each in answers:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+
+
+@contextmanager
+def _in_words(
+    conf: Mapping[str, str], group: str | None, topics: Collection[str], heard: list[KafkaError]
+) -> Iterator[None]:
+    """Kafka's errors as a CohortError of one line."""
+    try:
+        yield
+    except (KafkaException, TimeoutError) as error:
+        inner = clients.error_of(error) if isinstance(error, KafkaException) else None
+        every = [*([inner] if inner else []), *heard]
+        codes = {each.code() for each in every}
+        if refused := [each for each in every if each.code() in kafka_errors.AUTHENTICATION]:
+            raise kafka_errors.unauthenticated(conf, clients.text_of(refused[-1])) from None
+        if kafka_errors.GROUP_DENIED in codes:
+            raise kafka_errors.group_denied(group or "") from None
+        if kafka_errors.TOPIC_DENIED in codes:
+            raise kafka_errors.topic_denied(topics) from None
+        text = redact_text(clients.text_of(every[-1]) if every else "no answer in time", conf)
+        raise CohortError(
+            f"--bootstrap-server {conf['bootstrap.servers']}: {text}; check the address, the network and --command-config (security.protocol)"
+        ) from None

@@ -1,0 +1,179 @@
+"""What ``cohort checkpoint`` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from sparkcohort.cli.checkpoint import logs
+from sparkcohort.cli.checkpoint.folder import Folder
+from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, OffsetEntry, Source, source_of
+from sparkcohort.cli.checkpoint.positions import PartitionComparison
+from sparkcohort.cli.checkpoint.repairs import Mend, unreadable
+from sparkcohort.cli.views import View, duration
+from sparkcohort.runtime.errors import CohortError
+
+BATCHES: Final = ("BATCH", "STATE", "PLANNED", "AGE", "FORMAT", "SOURCES", "PARTITIONS", "RECORDS")
+OFFSETS: Final = ("BATCH", "SOURCE", "FORMAT", "TOPIC", "PARTITION", "OFFSET", "TOPIC-ID")
+DIFF: Final = (
+    *("SOURCE", "TOPIC", "PARTITION", "CHECKPOINT", "PLANNED-TO", "LOG-START", "LOG-END", "COMMITTED"),
+    *("RESTART-FROM", "RECORDS", "LOST", "GROUP", "VERDICT"),
+)
+MENDS: Final = ("FILE", "DO", "WHY", "EFFECT", "LOSS")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """One batch of the offset log, and whether the commit log has it; ``trouble`` is why Spark can't read its files."""
+
+    number: int
+    committed: bool
+    entry: OffsetEntry | None
+    sources: Mapping[Source, KafkaEnds | None]
+    commit_version: str
+    records: int | None
+    trouble: str
+
+
+def batches(folder: Folder, last: int) -> list[PlannedBatch]:
+    """The last batches, oldest first.  Raises CohortError where a file can't be read at all."""
+    planned = [each.number for each in folder.logs["offsets"]]
+    done = {each.number for each in folder.logs["commits"]}
+    numbers = sorted({*planned, *(number for number in done if number > max(planned, default=-1))})
+    found: list[PlannedBatch] = []
+    for number in numbers[-last - 1 :]:
+        before = found[-1].sources if found and found[-1].number == number - 1 else {}
+        found.append(_batch(folder, number, number in set(planned), number in done, before))
+    return found[-last:]
+
+
+def _batch(
+    folder: Folder, number: int, planned: bool, done: bool, before: Mapping[Source, KafkaEnds | None]
+) -> PlannedBatch:
+    entry, wrong, version = None, "", ""
+    name = f"offsets/{number}"
+    if planned:
+        try:
+            entry = logs.read_offsets(folder.read(name), name)
+        except BrokenLog as error:
+            wrong = str(error)
+    else:
+        wrong = f"commits/{number} is there without {name}"
+    if done:
+        text = folder.read(f"commits/{number}")
+        try:
+            wrong = wrong or unreadable(text, f"commits/{number}")
+        except BrokenLog as error:
+            wrong = str(error)
+        version = text.partition("\n")[0][:9]
+    sources = {source: source_of(line, name) for source, line in entry.sources.items()} if entry else {}
+    return PlannedBatch(number, done, entry, sources, version, _records(before, sources), wrong)
+
+
+def _records(before: Mapping[Source, KafkaEnds | None], after: Mapping[Source, KafkaEnds | None]) -> int | None:
+    """How many offsets a batch spans; None where the one before isn't known, or a source begins in it."""
+    if not before or not after.keys() <= before.keys():
+        return None
+    pairs = [(old, new) for source, new in after.items() if (old := before[source]) and new]
+    return sum(end - old.ends.get(tp, end) for old, new in pairs for tp, end in new.ends.items())
+
+
+def title(folder: Folder, shown: Sequence[PlannedBatch]) -> list[str]:
+    """What there is to say of the whole checkpoint."""
+    planned, done = folder.logs["offsets"], folder.logs["commits"]
+    last, committed = (found[-1].number if found else None for found in (planned, done))
+    try:
+        query = logs.query_id(folder.read("metadata"), "metadata") if folder.exists("metadata") else "none"
+    except CohortError as error:
+        query = str(error)
+    age = folder.age_s()
+    lines = [
+        f"checkpoint {folder.place}",
+        f"query id {query}; {'stateful' if folder.stateful else 'no state'}; last written {duration(age * 1000) + ' ago' if age is not None else 'at an unknown time'}",
+    ]
+    if planned:
+        gap = f"batches before {planned[0].number} were removed by Spark (spark.sql.streaming.minBatchesToRetain)"
+        lines.append(
+            f"offsets {planned[0].number} to {last}, commits to {'none' if committed is None else committed}{'; ' + gap if planned[0].number else ''}"
+        )
+    if last is not None and (committed is None or committed < last):
+        lines.append(f"batch {last} is in flight: planned and not committed; a restart runs it with these very ends")
+    for batch in shown[-1:]:
+        if batch.entry:
+            conf = batch.entry.metadata.get("conf")
+            conf = conf if isinstance(conf, dict) else {}  # whoever wrote it may have written anything
+            store = str(conf.get("spark.sql.streaming.stateStore.providerClass", "unknown")).rpartition(".")[2]
+            lines.append(
+                f"logs of version {batch.entry.version} (offsets), {batch.commit_version or '-'} (commits); watermark {batch.entry.metadata.get('batchWatermarkMs', 0)} ms; "
+                f"spark.sql.shuffle.partitions={conf.get('spark.sql.shuffle.partitions', 'unknown')}, state store {store}"
+            )
+    return lines
+
+
+def as_view(shown: Sequence[PlannedBatch]) -> View:
+    """A row a batch."""
+    rows = []
+    for batch in shown:
+        state = "broken" if batch.trouble else "committed" if batch.committed else "in flight"
+        at = batch.entry.metadata.get("batchTimestampMs") if batch.entry else None
+        planned = (
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at / 1000))
+            if isinstance(at, int) and 0 <= at < 2**45
+            else None
+        )
+        age = duration(max(time.time() * 1000 - at, 0)) if planned and isinstance(at, int) else None
+        forms = ",".join(each.form if each else "other" for each in batch.sources.values())
+        count = sum(len(each.ends) for each in batch.sources.values() if each)
+        rows.append((batch.number, state, planned, age, forms or None, len(batch.sources), count, batch.records))
+    return View(BATCHES, tuple(rows))
+
+
+def offsets(shown: Sequence[PlannedBatch]) -> View:
+    """A row a partition, of the last batch; of the one before too where the last is in flight."""
+    wanted = [batch for batch in shown if batch.entry][-1 if shown and shown[-1].committed else -2 :]
+    rows = [
+        (batch.number, place, each.form, tp.topic, tp.partition, offset, each.ids.get(tp.topic))
+        for batch in wanted
+        for place, each in batch.sources.items()
+        if each
+        for tp, offset in sorted(each.ends.items())
+    ]
+    return View(OFFSETS, tuple(rows))
+
+
+def differences(rows: Sequence[PartitionComparison]) -> View:
+    """A row a partition; JSON has the meaning of the group's offset besides."""
+    cells = [
+        (
+            *(row.source, row.topic, row.partition, row.checkpoint, row.planned, row.log_start, row.log_end),
+            *(row.committed, row.restart_from, row.records, row.lost, row.group, row.verdict),
+        )
+        for row in rows
+    ]
+    objects = tuple({**asdict(row), "fails": row.fails, "meaning": row.meaning} for row in rows)
+    said = sorted(
+        {f"group {(row.group or '').split(' ')[0]}: {row.meaning}" for row in rows if row.group not in (None, "equal")}
+    )
+    return View(DIFF, tuple(cells), objects, notes=tuple(said))
+
+
+def restart(rows: Sequence[PartitionComparison]) -> str:
+    """One line on what a restart does."""
+    records = sum(row.records or 0 for row in rows)
+    flight = sum(max((row.planned or 0) - (row.checkpoint or 0), 0) for row in rows if row.planned is not None)
+    first = f", first the {flight} of the batch in flight" if flight else ""
+    return f"a restart goes on: {records} offsets of {len(rows)} partitions to read by now{first}; nothing is lost"
+
+
+def mends(found: Sequence[Mend]) -> View:
+    """A row a file."""
+    rows = [
+        (
+            *(mend.path, "refused" if mend.refused else "write" if mend.text is not None else "remove", mend.why),
+            *(mend.refused or mend.effect, mend.loss or None),
+        )
+        for mend in found
+    ]
+    return View(MENDS, tuple(rows))

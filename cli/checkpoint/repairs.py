@@ -1,0 +1,269 @@
+r"""What mends a checkpoint: which files go, which are written anew, and what that costs.  Decisions only; ``cohort checkpoint repair`` writes.
+
+>>> whole = "v1\n{}\n" + '{"t":{"0":7}}'
+>>> [mend.path for mend in of_files(Files({2: whole, 3: ""}, {2: 'v1\n{"nextBatchWatermarkMs":0}'}, '{"id":"q"}'))]
+['offsets/3']
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sparkcohort.cli.checkpoint import logs
+from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, Source, UnknownVersion
+from sparkcohort.cli.checkpoint.positions import ANEW, BEYOND, LOST, MISSING, KafkaPositions, PartitionComparison
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+DOUBLES: Final = "a sink that takes a batch's number for its contents (as the file sink and Delta do) may skip it, others get its records again"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The texts of the last files of both logs by their numbers, and of ``metadata`` (None: there is none).
+
+    ``fresh_id`` is what a query may be called whose id is lost.
+    """
+
+    offsets: Mapping[int, str]
+    commits: Mapping[int, str]
+    metadata: str | None
+    stateful: bool = False
+    fresh_id: str = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """One file to be removed (``text`` None) or written.
+
+    ``loss`` says what ``--accept-loss`` gives up ("" nothing); ``refused`` why it can't be done at all ("" it can).
+    """
+
+    path: str
+    text: str | None
+    why: str
+    effect: str
+    loss: str = ""
+    refused: str = ""
+
+
+def of_files(files: Files) -> list[Mend]:
+    """What mends files that Spark can't read, and logs that don't fit each other.  Raises UnknownVersion."""
+    found = [*_metadata(files), *_last_offsets(files), *_earlier_offsets(files), *_commits(files)]
+    return list({mend.path: mend for mend in reversed(found)}.values())[::-1]
+
+
+def unreadable(text: str, name: str) -> str:
+    """Why a file of a log can't be read; "" where it can.  Raises UnknownVersion."""
+    try:
+        if name.startswith("offsets/"):
+            logs.read_offsets(text, name)
+        elif name.startswith("commits/"):
+            logs.read_commit(text, name)
+        else:
+            logs.query_id(text, name)
+    except UnknownVersion:
+        raise
+    except BrokenLog as error:
+        return str(error)
+    return ""
+
+
+def _metadata(files: Files) -> list[Mend]:
+    """Spark (4.2) starts neither with a broken one nor, where there are logs, without one."""
+    if files.metadata is None:
+        why = "metadata is not there" if files.offsets or files.commits else ""
+    else:
+        why = unreadable(files.metadata, "metadata")
+    effect = (
+        "the query gets a new id; a sink that remembers batches by the query's id (Delta) doesn't know the old ones"
+    )
+    return [Mend("metadata", json.dumps({"id": files.fresh_id}, separators=(",", ":")), why, effect)] if why else []
+
+
+def _last_offsets(files: Files) -> list[Mend]:
+    """The last batch planned can't be read: it is planned anew, from the end of the one before."""
+    last = max(files.offsets, default=-1)
+    why = unreadable(files.offsets[last], f"offsets/{last}") if last >= 0 else ""
+    if not why:
+        return []
+    path = f"offsets/{last}"
+    if last - 1 in files.offsets and unreadable(files.offsets[last - 1], f"offsets/{last - 1}"):
+        refused = f"offsets/{last - 1} can't be read either: nobody knows where to begin; start with a new checkpoint (the group's commits are its start)"
+        return [Mend(path, None, why, "", refused=refused)]
+    if last > 0 and last - 1 not in files.offsets:
+        return [Mend(path, None, why, "", refused=f"offsets/{last - 1}, its start, is not there")]
+    effect = f"batch {last} is planned anew from the end of batch {last - 1}; {DOUBLES}"
+    if last == 0:
+        effect = "batch 0 is planned anew from the query's start: the group's commits, or startingOffsets"
+    mends = [Mend(path, None, why, effect)]
+    if last in files.commits:
+        loss = f"batch {last} was done: its records are delivered again" if files.stateful else ""
+        mends.append(Mend(f"commits/{last}", None, "a commit without its offsets", f"batch {last} runs again", loss))
+    return mends
+
+
+def _earlier_offsets(files: Files) -> list[Mend]:
+    """Spark reads the file before the last one too, even where it needs nothing of it."""
+    last = max(files.offsets, default=-1)
+    if last < 1 or unreadable(files.offsets[last], f"offsets/{last}"):
+        return []
+    before = f"offsets/{last - 1}"
+    why = unreadable(files.offsets[last - 1], before) if last - 1 in files.offsets else f"{before} is not there"
+    if not why:
+        return []
+    if last in files.commits and not unreadable(files.commits[last], f"commits/{last}"):
+        effect = f"it becomes a copy of offsets/{last}: Spark wants it there, and reads on from batch {last}"
+        return [Mend(before, files.offsets[last], why, effect)]
+    refused = f"it is the start of batch {last}, which is in flight: nobody knows it; start with a new checkpoint (the group's commits are its start)"
+    return [Mend(before, None, why, "", refused=refused)]
+
+
+def _commits(files: Files) -> list[Mend]:
+    planned = max(files.offsets, default=-1)
+    mends: list[Mend] = []
+    for number, text in sorted(files.commits.items()):
+        path = f"commits/{number}"
+        why = unreadable(text, path)
+        if number > planned:
+            why = "a commit without its offsets: Spark fails with CONCURRENT_STREAM_LOG_UPDATE"
+            effect = f"batch {number} is planned anew from the end of batch {planned}: its records are delivered again; {DOUBLES}"
+            loss = f"batch {number} was done, and in the output" if files.stateful else ""
+            mends.append(Mend(path, None, why, effect, loss))
+        elif why and number == max(files.commits):
+            mends.append(_broken_commit(files, number, planned, why))
+    return mends
+
+
+def _broken_commit(files: Files, number: int, planned: int, why: str) -> Mend:
+    path = f"commits/{number}"
+    if number < planned:
+        # Spark plans a batch only after the one before is committed, and starts with a warning where that commit is gone.
+        checkpoint_ids = any(_version(text) not in ("", "v1") for text in files.commits.values())
+        refused = "it has the ids of the state's checkpoints, which nobody else knows" if checkpoint_ids else ""
+        return Mend(path, None, why, f"nothing: batch {planned}, in flight, runs as planned", refused=refused)
+    return Mend(
+        path, None, why, f"batch {number} runs again with the same records: a sink that is keyed by it gets no double"
+    )
+
+
+def _version(text: str) -> str:
+    """The version of a whole file; "" of one that can't be read."""
+    try:
+        return logs.read_commit(text, "commits").version
+    except BrokenLog:
+        return ""
+
+
+# --- offsets that no log has -----------------------------------------------------------------------
+
+
+def of_positions(files: Files, rows: Iterable[PartitionComparison], brokers: KafkaPositions) -> list[Mend]:
+    """What moves a checkpoint to offsets that the logs have; each costs what it says.  The files have to be readable."""
+    bad: dict[Source, list[PartitionComparison]] = {}
+    for row in rows:
+        if row.fails:
+            bad.setdefault(row.source, []).append(row)
+    last = max(files.offsets, default=-1)
+    numbers = [last] if last in files.commits else [last - 1, last]
+    mends: list[Mend] = []
+    for number in numbers if bad else ():
+        name = f"offsets/{number}"
+        if number not in files.offsets:
+            refused = "batch 0 is in flight, whose start is not in the checkpoint: start with a new checkpoint"
+            return [Mend(f"offsets/{last}", None, words(next(iter(bad.values()))), "", refused=refused)]
+        mends.append(_moved(files.offsets[number], name, bad, brokers, stateful=files.stateful))
+    return [mend for mend in mends if mend.refused or mend.text != files.offsets[int(mend.path.rpartition("/")[2])]]
+
+
+def _moved(
+    text: str,
+    name: str,
+    bad: Mapping[Source, Sequence[PartitionComparison]],
+    brokers: KafkaPositions,
+    *,
+    stateful: bool,
+) -> Mend:
+    entry = logs.read_offsets(text, name)
+    every = [row for rows in bad.values() for row in rows]
+    for source, rows in bad.items():
+        line = entry.sources.get(source)  # None in the batch before the one that a source begins in
+        found = logs.source_of(line, name)
+        if found is None or line is None:
+            continue
+        ends, ids = _placed(found, rows, brokers)
+        if not ends:
+            refused = f"nothing would be left of source {source}: none of its partitions exists; create the topic, or start with a new checkpoint"
+            return Mend(name, None, words(rows), "", refused=refused)
+        text = logs.rewritten(text, source, logs.as_line(ends, ids, line))
+    state = "; what state was made of them stays as it is, so aggregates lack these records" if stateful else ""
+    return Mend(name, text, words(every), effects(every), f"{costs(every)}{state}")
+
+
+def _placed(
+    found: KafkaEnds, rows: Sequence[PartitionComparison], brokers: KafkaPositions
+) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+    ends, ids = dict(found.ends), dict(found.ids)
+    for row in rows:
+        tp = TopicPartition(row.topic, row.partition)
+        if row.verdict == MISSING:
+            ends.pop(tp, None)
+        elif row.verdict == LOST and tp in ends:
+            ends[tp] = max(ends[tp], brokers.starts[tp])
+        elif row.verdict == ANEW or (row.verdict == BEYOND and row.topic not in ids):
+            ends[tp] = brokers.starts[tp]
+        elif row.verdict == BEYOND:  # the same topic: its log was cut, and what is written now follows on its end
+            ends[tp] = min(ends.get(tp, brokers.ends[tp]), brokers.ends[tp])
+        if row.verdict == ANEW and row.topic in ids:
+            ids[row.topic] = brokers.ids[row.topic]
+    return ends, {topic: ids[topic] for topic in ids if any(tp.topic == topic for tp in ends)}
+
+
+def words(rows: Sequence[PartitionComparison]) -> str:
+    """Which partitions, and what is wrong with them.
+
+    >>> words([PartitionComparison(0, "t", n, 5, None, 8, 9, None, 8, 9, 1, 3, None, LOST) for n in range(7)])
+    'lost to retention: t-0, t-1, t-2, t-3, t-4 and 2 more'
+    """
+    said = []
+    for verdict in sorted({row.verdict for row in rows}):
+        named = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
+        more = f" and {len(named) - 5} more" if len(named) > 5 else ""
+        said.append(f"{verdict}: {', '.join(named[:5])}{more}")
+    return "; ".join(said)
+
+
+def effects(rows: Sequence[PartitionComparison]) -> str:
+    """Where they are read from afterwards."""
+    told = {
+        LOST: "to the log's start",
+        MISSING: "out of the checkpoint",
+        ANEW: "to the new topic's start",
+        BEYOND: "to the log's end where it is the same topic, else to its start",
+    }
+    return "moved " + ", ".join(told[verdict] for verdict in sorted({row.verdict for row in rows}))
+
+
+def costs(rows: Sequence[PartitionComparison]) -> str:
+    """What is lost, by count where that is known."""
+    counted = sum(row.lost or 0 for row in rows if row.verdict in (LOST, BEYOND))
+    unknown = [row for row in rows if row.lost is None]
+    said = [f"{counted} offsets are gone"] if counted else []
+    if unknown:
+        said.append(
+            f"what {len(unknown)} partitions of a deleted topic had behind the checkpoint is gone, nobody knows how much"
+        )
+    return "; ".join(said)
+
+
+def parsed(files: Files) -> dict[int, logs.OffsetEntry]:
+    """The offsets that can be read, by batch."""
+    found: dict[int, logs.OffsetEntry] = {}
+    for number, text in files.offsets.items():
+        try:
+            found[number] = logs.read_offsets(text, f"offsets/{number}")
+        except BrokenLog:
+            continue
+    return found

@@ -1,0 +1,42 @@
+"""Whether a live query on this host uses a checkpoint.
+
+A query of ours doesn't know its checkpoint (Spark tells a source neither folder nor query id), but a ``ProgressListener`` tells the id, which
+stands in ``metadata``; else what it reads is all there is to compare.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from sparkcohort.cli.checkpoint import repairs
+from sparkcohort.cli.checkpoint.folder import Folder
+from sparkcohort.cli.checkpoint.logs import source_of
+from sparkcohort.cli.checkpoint.repairs import Files
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.rpc import connection_file
+
+
+def refuse(folder: Folder, files: Files) -> None:
+    """Raise CohortError if a live query on this host reads the topics of this checkpoint, or if that can't be told."""
+    if hidden := connection_file.name_hidden():
+        raise CohortError(f"{folder.place}: whether a live query uses it can't be told{hidden}; or say --not-running")
+    topics = {
+        tp.topic
+        for entry in repairs.parsed(files).values()
+        for line in entry.sources.values()
+        if (found := source_of(line, "offsets"))
+        for tp in found.ends
+    }
+    for run in connection_file.live():
+        shared = sorted(topics & _read_by(run)) if topics else []
+        if shared:
+            raise CohortError(
+                f"{folder.place}: group {run.group_id} (process {run.pid}) runs on this host and reads {', '.join(shared[:5])}, as this "
+                "checkpoint does: stop that query, or say --not-running if it has another checkpoint"
+            )
+
+
+def _read_by(run: connection_file.Connection) -> set[str]:
+    with contextlib.suppress(CohortError):  # it is ending, or has just ended
+        return {row["topic"] for row in connection_file.fetch_status(run).get("partitions", [])}
+    return set()

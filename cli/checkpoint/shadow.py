@@ -1,0 +1,297 @@
+"""The command ``cohort shadow``: the ranges of a running query's batches, read twice and compared; nothing is written.
+
+Exit status 0: all that was compared is equal; 1: something differs, or could not be read; 2: a mistake on the command line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import click
+
+from sparkcohort.cli import printing
+from sparkcohort.cli.checkpoint import shadow_ranges
+from sparkcohort.cli.checkpoint.folder import Folder
+from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source, read_offsets, source_of
+from sparkcohort.cli.checkpoint.shadow_ranges import DIFFERS, EQUAL, GONE, UNREAD, RangeComparison
+from sparkcohort.cli.checkpoint.two_readers import TwoReaders
+from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli.views import View
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import Range
+
+COLUMNS: Final = ("BATCH", "SOURCE", "TOPIC", "PARTITION", "FROM", "TO", "RECORDS", "BYTES", "CRC32", "VERDICT", "WHY")
+BY_BATCH: Final = ("BATCH", "PARTITIONS", "RECORDS", "BYTES", "VERDICT")
+VERDICTS: Final = (EQUAL, GONE, UNREAD, DIFFERS)
+"""From the best to the worst."""
+KEPT: Final = 10_000
+"""Rows that are printed at the end; the counts are of all."""
+LOOK_S: Final = 1.0
+MOST_FAILURES: Final = 10
+"""Looks in a row that may fail while a checkpoint is followed: some three minutes."""
+MOST_PAUSE_S: Final = 30.0
+_EPILOG: Final = """\b
+Examples:
+  cohort shadow /checkpoints/billing --bootstrap-server broker:9092
+                              all batches that the offset log still has
+  cohort shadow /checkpoints/billing --bootstrap-server broker:9092 --last 5 --partitions
+  cohort shadow /checkpoints/billing --bootstrap-server broker:9092 --follow
+                              and each new one, until Ctrl-C
+  cohort shadow s3://bucket/billing --command-config client.properties --follow --batches 1000 --output json
+"""
+
+
+class BatchLine(NamedTuple):
+    """One batch, summed up."""
+
+    batch: int
+    partitions: int
+    records: int
+    size: int
+    verdict: str
+
+
+@dataclass(slots=True)
+class ShadowSummary:
+    """What was compared so far: the last rows and batches, whatever is not equal, and counts of all."""
+
+    equal: deque[RangeComparison] = field(default_factory=lambda: deque(maxlen=KEPT))
+    others: list[RangeComparison] = field(default_factory=list)
+    lines: deque[BatchLine] = field(default_factory=lambda: deque(maxlen=KEPT))
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+
+    def add(self, number: int, rows: Sequence[RangeComparison]) -> BatchLine:
+        """The ranges of one batch."""
+        for row in rows:
+            self.verdicts[row.verdict] += 1
+            if row.verdict == EQUAL:
+                self.equal.append(row)
+            elif len(self.others) < KEPT:
+                self.others.append(row)
+        records, size = sum(row.records for row in rows), sum(row.size for row in rows)
+        worst = max((row.verdict for row in rows), key=VERDICTS.index, default=EQUAL)
+        line = BatchLine(number, len(rows), records, size, worst)
+        self.lines.append(line)
+        self.batches, self.records, self.size = self.batches + 1, self.records + records, self.size + size
+        return line
+
+    def rows(self) -> list[RangeComparison]:
+        """Those that are kept, in order."""
+        return sorted((*self.equal, *self.others), key=lambda row: (row.batch, row.source, row.range))
+
+    def words(self) -> str:
+        """All of it, in a line."""
+        counts = ", ".join(f"{count:,} {verdict}" for verdict, count in self.verdicts.items())
+        return f"{self.batches:,} batches, {self.records:,} records, {self.size:,} bytes; ranges: {counts}"
+
+
+@click.command("shadow", epilog=_EPILOG)
+@click.argument("directory", metavar="DIR")
+@printing.servers
+@printing.config
+@click.option("--last", type=click.IntRange(1), help="Begin with the last so many batches; all that the log has.")
+@click.option("--follow", is_flag=True, help="Go on with each new batch, until Ctrl-C or --batches.")
+@click.option("--batches", type=click.IntRange(1), help="End after so many batches.")
+@click.option("--partitions", is_flag=True, help="A row for each range, not for each batch.")
+@printing.output
+def shadow_command(
+    directory: str,
+    servers: str | None,
+    config: str | None,
+    last: int | None,
+    follow: bool,
+    batches: int | None,
+    partitions: bool,
+    output: str,
+) -> int:
+    """Read what a query's batches read, by Cohort's reader and by a plain consumer, and compare.
+
+    DIR is the checkpoint of a query of format("kafka") or format("cohort"), which may run meanwhile. Offsets, sizes
+    and checksums are compared for each batch and partition. Neither checkpoint nor group is touched.
+    """
+    conf = client_config(servers, config)
+    summary = ShadowSummary()
+    try:
+        with closing(TwoReaders(conf)) as readers:
+            for number, rows in _batches(directory, readers, last, follow=follow):
+                _tell(summary.add(number, rows), rows)
+                if batches is not None and summary.batches >= batches:
+                    break
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    finally:  # hours of it are worth printing, whatever ended them
+        if summary.batches:
+            printing.print_view(_view(summary, partitions=partitions or output == "json"), output)
+            click.echo(summary.words(), err=True)
+    if not summary.verdicts[EQUAL] and not summary.verdicts[DIFFERS]:
+        raise CohortError(
+            "nothing was compared: the log has no batch whose start is known, and whose records are still there"
+        )
+    return 1 if summary.verdicts[DIFFERS] or summary.verdicts[UNREAD] else 0
+
+
+Sources = Mapping[Source, KafkaEnds | None]
+"""The ends of a query's sources; None for one that reads no Kafka, or has no offset yet."""
+
+
+class _FailedLooks:
+    """Looks at the checkpoint that fail in a row: borne while it is followed and could be read before, told once, ever farther apart."""
+
+    def __init__(self, *, follow: bool) -> None:
+        self._follow = follow
+        self._begun = False
+        self._count = 0
+
+    def bear(self, error: CohortError) -> None:
+        """Wait for the next try.  Raises the error where there is to be none."""
+        if not (self._follow and self._begun) or self._count >= MOST_FAILURES:
+            raise error
+        if not self._count:
+            printing.tell(f"{error}; it is tried again")
+        time.sleep(min(LOOK_S * 2**self._count, MOST_PAUSE_S))
+        self._count += 1
+
+    def end(self) -> None:
+        """A look has succeeded."""
+        if self._count:
+            click.echo("the checkpoint is read again", err=True)
+        self._begun, self._count = True, 0
+
+
+def _batches(
+    directory: str, readers: TwoReaders, last: int | None, *, follow: bool
+) -> Iterator[tuple[int, list[RangeComparison]]]:
+    known: dict[int, Sources] = {}
+    done, failures = -1, _FailedLooks(follow=follow)
+    while True:
+        try:
+            folder = Folder(directory)
+            for number in _planned(folder, known, done, last):
+                before = known.get(number - 1) or _start(folder, number, known)
+                if before is not None and number in known:
+                    yield number, list(_compared(number, before, known[number], readers))
+                known.pop(number - 1, None)
+                done = number
+        except CohortError as error:
+            failures.bear(error)
+            continue
+        failures.end()
+        if not follow:
+            return
+        time.sleep(LOOK_S)
+
+
+def _planned(folder: Folder, known: dict[int, Sources], done: int, last: int | None) -> list[int]:
+    """The batches after ``done``; the ends of each, and of the one before the first, are in ``known`` afterwards."""
+    numbers = [each.number for each in folder.logs["offsets"] if each.number > done]
+    if done < 0 and last:
+        numbers = numbers[-last - 1 :]
+    # All at once: Spark removes the oldest file with each new batch.
+    for number in numbers:
+        if number not in known and (sources := _sources(folder, number)) is not None:
+            known[number] = sources
+    return numbers if done >= 0 or not last else numbers[-last:]
+
+
+def _start(folder: Folder, number: int, known: Mapping[int, Sources]) -> Sources | None:
+    """The sources' ends before the first batch that there is; None where nobody knows them."""
+    if number:
+        click.echo(f"batch {number} is left out: Spark has removed the one before it", err=True)
+        return None
+    found = {
+        source: None if ends is None else _initial(folder, f"sources/{source}/0")
+        for source, ends in known.get(0, {}).items()
+    }
+    if not any(found.values()):
+        click.echo('batch 0 is left out: only format("kafka") writes down where it starts', err=True)
+        return None
+    return found
+
+
+def _initial(folder: Folder, name: str) -> KafkaEnds | None:
+    return shadow_ranges.initial_offsets(folder.read(name), name) if folder.exists(name) else None
+
+
+def _sources(folder: Folder, number: int) -> Sources | None:
+    name = f"offsets/{number}"
+    if not folder.exists(name):
+        click.echo(f"batch {number} is left out: Spark has removed it meanwhile", err=True)
+        return None
+    return {source: source_of(line, name) for source, line in read_offsets(folder.read(name), name).sources.items()}
+
+
+def _compared(number: int, before: Sources, after: Sources, readers: TwoReaders) -> Iterator[RangeComparison]:
+    for source, new in after.items():
+        old = before.get(source)
+        if old is None or new is None:
+            if new is not None:
+                click.echo(f"batch {number}: source {source} begins in it, and is left out", err=True)
+            continue
+        for what in shadow_ranges.left_out(old, new):
+            printing.tell(f"batch {number}: {what}; left out")
+        yield from _read(number, source, list(shadow_ranges.ranges(old, new)), readers)
+
+
+def _read(
+    number: int, source: Source, wanted: Sequence[Range], readers: TwoReaders, *, again: bool = True
+) -> Iterator[RangeComparison]:
+    """All at once; where that fails, one by one: a range that can't be read, or is gone meanwhile, keeps no other from it."""
+    try:
+        first = readers.beginnings([each.tp for each in wanted])
+        there = [each for each in wanted if first[each.tp] <= each.start]
+        ours, theirs = (readers.ours(there), readers.theirs(there)) if there else ({}, {})
+    except CohortError as error:
+        for each in wanted:
+            if again:
+                yield from _read(number, source, [each], readers, again=False)
+            else:
+                yield RangeComparison(number, source, each, 0, 0, 0, UNREAD, str(error))
+        return
+    for each in wanted:
+        if each in there:
+            yield shadow_ranges.compared(number, source, each, ours[each.tp], theirs[each.tp])
+        else:
+            yield RangeComparison(number, source, each, 0, 0, 0, GONE, f"the log begins at {first[each.tp]}")
+
+
+def _tell(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
+    """Progress: a line a batch, and one for each range that is not equal."""
+    click.echo(f"batch {line.batch}: {line.partitions} partitions, {line.records:,} records: {line.verdict}", err=True)
+    for row in rows:
+        if row.verdict != EQUAL:
+            where = f"{row.range.topic}-{row.range.partition} [{row.range.start}, {row.range.end})"
+            printing.tell(f"  {where} {row.verdict}: {row.why}")
+
+
+def _view(summary: ShadowSummary, *, partitions: bool) -> View:
+    if not partitions:
+        return View(BY_BATCH, tuple(summary.lines), notes=_dropped(summary.batches - len(summary.lines), "batches"))
+    kept = summary.rows()
+    rows = tuple(
+        (
+            row.batch,
+            row.source,
+            *row.range,
+            row.records,
+            row.size,
+            f"{row.checksum:08x}",
+            row.verdict,
+            row.why or None,
+        )
+        for row in kept
+    )
+    objects = tuple(dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows)
+    left_out = _dropped(sum(summary.verdicts.values()) - len(kept), "ranges")
+    return View(COLUMNS, rows, objects, notes=left_out, narrow=("SOURCE", "CRC32", "BYTES"))
+
+
+def _dropped(count: int, what: str) -> tuple[str, ...]:
+    return (f"{count:,} {what} before these are counted below and not shown",) if count else ()

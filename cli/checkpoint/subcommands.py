@@ -1,0 +1,216 @@
+"""The commands ``cohort checkpoint show``, ``diff`` and ``repair``.
+
+Exit status 0: an answer, and a restart goes on; 1: no answer, a restart would fail or lose records, or a repair is refused; 2: a mistake
+on the command line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import click
+
+from sparkcohort.cli import printing
+from sparkcohort.cli.checkpoint import kafka_offsets, listing, repairs, running
+from sparkcohort.cli.checkpoint.folder import Folder
+from sparkcohort.cli.checkpoint.logs import BrokenLog, source_of
+from sparkcohort.cli.checkpoint.positions import KafkaPositions, PartitionComparison, RestartPlan, compare
+from sparkcohort.cli.checkpoint.repairs import Files, Mend
+from sparkcohort.cli.client_config import BadSetting, client_config
+from sparkcohort.cli.views import printable
+from sparkcohort.runtime.errors import CohortError
+
+SHOWN: Final = 10
+
+_EPILOG: Final = """\b
+Examples:
+  cohort checkpoint show /checkpoints/billing
+  cohort checkpoint diff s3://bucket/billing --bootstrap-server broker:9092 \\
+      --command-config client.properties --group billing
+  cohort checkpoint repair /checkpoints/billing
+                              what would be repaired; nothing is written
+  cohort checkpoint repair /checkpoints/billing --execute
+                              after a backup, which is printed
+"""
+
+_directory = click.argument("directory", metavar="DIR")
+_servers = click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka, at this broker.")
+_config = click.option(
+    "--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included."
+)
+_group = click.option("--group", metavar="GROUP", help="The query's group.id: its commits are compared too.")
+
+
+@click.group("checkpoint", epilog=_EPILOG, no_args_is_help=False)
+def checkpoint_command() -> None:
+    """Look at a checkpoint, compare it with Kafka, repair it; without Spark.
+
+    DIR is a folder or a URI: file://, hdfs://, s3:// and what else pyarrow or fsspec opens.
+    """
+
+
+@checkpoint_command.command("show")
+@_directory
+@click.option(
+    "--last", type=click.IntRange(min=1, max=10_000), default=SHOWN, show_default=True, help="So many batches."
+)
+@click.option("--offsets", "partitions", is_flag=True, help="The offsets of the last batch, by source and partition.")
+@printing.output
+def show_command(directory: str, last: int, partitions: bool, output: str) -> int:
+    """Show batches, commits, the batch in flight, and which format wrote them."""
+    folder = Folder(directory)
+    batches = listing.batches(folder, last)
+    if output == "table":
+        for line in listing.title(folder, batches):
+            click.echo(printable(line))
+    printing.print_view(listing.offsets(batches) if partitions else listing.as_view(batches), output)
+    broken = [batch for batch in batches if batch.trouble]
+    if broken:
+        raise CohortError(f"{broken[-1].trouble}; cohort checkpoint repair says what to do")
+    return 0
+
+
+@checkpoint_command.command("diff")
+@_directory
+@_servers
+@_config
+@_group
+@printing.output
+def diff_command(directory: str, servers: str | None, config: str | None, group: str | None, output: str) -> int:
+    """Compare a checkpoint with the log and the group: what is lost, what a restart reads.
+
+    Exit status 1 if a restart would fail, or lose records with failOnDataLoss=false.
+    """
+    files = Folder(directory).files()
+    _readable(files)
+    rows, _ = _compared(files, lambda: Folder(directory).files(), client_config(servers, config), group)
+    printing.print_view(listing.differences(rows), output)
+    failing = [row for row in rows if row.fails]
+    if failing:
+        printing.tell(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}")
+        return _failed()
+    if output == "table":
+        click.echo(listing.restart(rows))
+    return 0
+
+
+@checkpoint_command.command("repair")
+@_directory
+@_servers
+@_config
+@_group
+@click.option("--execute", is_flag=True, help="Do it; without this it is only said what would be done.")
+@click.option("--accept-loss", is_flag=True, help="Also what loses records, or makes a state inexact.")
+@click.option("--not-running", is_flag=True, help="The live queries on this host don't use this checkpoint.")
+@printing.output
+def repair_command(
+    directory: str,
+    servers: str | None,
+    config: str | None,
+    group: str | None,
+    execute: bool,
+    accept_loss: bool,
+    not_running: bool,
+    output: str,
+) -> int:
+    """Repair what keeps Spark from starting; with --bootstrap-server, also offsets that the log has no more.
+
+    A dry run unless --execute. State stores are never touched. Stop the query first.
+    """
+    folder = Folder(directory)
+    files = folder.files()
+    mends = repairs.of_files(files)
+    if not mends and (servers or config):
+        rows, brokers = _compared(files, lambda: files, client_config(servers, config), group)
+        mends = repairs.of_positions(files, rows, brokers)
+    try:
+        if mends:
+            _refuse(mends, accept_loss=accept_loss)
+        if mends and not not_running:
+            running.refuse(folder, files)
+        done = _carry_out(folder, mends) if mends and execute else "nothing was written: add --execute"
+    finally:  # after all is done: a reader may go before it has read this
+        printing.print_view(listing.mends(mends), output)
+    if not mends:
+        about = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
+        done = f"nothing to repair in {folder.place}{about}"
+    click.echo(done, err=True)
+    return 0
+
+
+def _refuse(mends: Sequence[Mend], *, accept_loss: bool) -> None:
+    """Raise CohortError where these are not carried out."""
+    if refused := next((mend for mend in mends if mend.refused), None):
+        raise CohortError(f"{refused.path} is not repaired: {refused.refused}")
+    if (costly := next((mend for mend in mends if mend.loss), None)) and not accept_loss:
+        raise CohortError(f"{costly.path} is not repaired without --accept-loss: {costly.loss}")
+
+
+def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
+    backup = folder.back_up()
+    try:
+        # Commits go before the offsets they are of: where this ends half way, what is left is a batch in flight.
+        for mend in sorted(mends, key=lambda each: (not each.path.startswith("commits/"), each.path)):
+            folder.write(mend.path, mend.text)
+    except CohortError as error:
+        raise CohortError(f"{error}; run this again, or copy {backup} back to undo it") from None
+    return (
+        f"backup: {backup} (offsets, commits and metadata; copy them back to undo this)\n"
+        f"repaired: {', '.join(mend.path for mend in mends)}"
+    )
+
+
+def _readable(files: Files) -> None:
+    """Raise CohortError where Spark can't read the logs."""
+    wrong = repairs.of_files(files)
+    if wrong:
+        raise CohortError(f"a restart would fail: {wrong[0].why}; cohort checkpoint repair says what to do")
+    if not files.offsets:
+        raise CohortError(
+            "no batch is planned in this checkpoint: a restart begins at the group's commits, else at startingOffsets"
+        )
+
+
+def _compared(
+    files: Files, again: Callable[[], Files], conf: dict[str, str], group: str | None
+) -> tuple[list[PartitionComparison], KafkaPositions]:
+    """The checkpoint beside Kafka; ``again`` reads it anew.
+
+    A query that runs goes on meanwhile: the log grows, then the checkpoint, then the group.  Whoever asks the other way round
+    finds none ahead of what it follows.
+    """
+    plans = _plans(files)
+    topics = {tp.topic for plan in plans for each in (plan.start, plan.planned) if each for tp in each.ends}
+    if not topics:
+        raise CohortError("no source of this checkpoint reads Kafka")
+
+    def read() -> None:
+        plans[:] = _plans(again())
+
+    found = kafka_offsets.ask(conf, topics, group, read)
+    return [row for plan in plans for row in compare(plan, found)], found
+
+
+def _plans(files: Files) -> list[RestartPlan]:
+    last = max(files.offsets)
+    entries = repairs.parsed(files)
+    done = last in files.commits
+    plans = []
+    for source, line in entries[last].sources.items():
+        end = source_of(line, f"offsets/{last}")
+        before = entries.get(last - 1)
+        old = before.sources.get(source) if before else None
+        start = end if done else source_of(old, f"offsets/{last - 1}")
+        if start or end:
+            plans.append(RestartPlan(source, start, None if done else end))
+    return plans
+
+
+def _failed() -> int:
+    sys.stdout.flush()
+    return 1
+
+
+__all__ = ["BadSetting", "BrokenLog", "checkpoint_command"]

@@ -1,0 +1,147 @@
+"""The same ranges read twice: as a query of ``format("cohort")`` reads them, and by confluent-kafka's plain consumer.
+
+The second shares no decoder, no fetching and no end of a range with ours.  Neither joins a group, and neither commits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Position
+
+from sparkcohort.cli.checkpoint.shadow_ranges import ReadTotals, by_range
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
+
+SILENT_S: Final = 60.0
+"""How long a reader may get nothing."""
+ASK_S: Final = 15.0
+AT_ONCE: Final = 5_000
+GROUP: Final = "cohort-shadow"
+_CREATED, _APPENDED = 1, 2  # confluent-kafka's; Spark's timestampType is 0 and 1, and -1 where there is none
+_PASSING: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+_READS: Final = {
+    "auto.offset.reset": "error",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+    "fetch.queue.backoff.ms": "10",
+    "queued.max.messages.kbytes": "16384",
+    "queued.min.messages": "100000",
+    "log_level": "0",
+}
+
+
+class TwoReaders:
+    """Both readers of one cluster; ``conf`` is librdkafka's."""
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        """Nothing is read yet.  Raises CohortError: no client can be made."""
+        # Spark's source reads uncommitted records unless it is told otherwise; librdkafka doesn't.
+        self._conf = {"isolation.level": "read_uncommitted", **conf}
+        self._ours = RangeReader(
+            {**self._conf, "group.id": GROUP}, columns=KAFKA_ROW_WITH_HEADERS, poll_timeout_ms=int(SILENT_S * 1000)
+        )
+        self._theirs = clients.new_consumer(self._conf, None, **{"group.id": GROUP, **_READS})
+
+    def close(self) -> None:
+        """Let go of the clients."""
+        self._theirs.close()
+        self._ours.close()
+
+    def beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each log.  Raises CohortError: nobody answers, or no such partition."""
+        found: dict[TopicPartition, int] = {}
+        for tp in partitions:
+            try:
+                found[tp] = self._theirs.get_watermark_offsets(Position(*tp), timeout=ASK_S)[0]
+            except KafkaException as error:
+                raise self._failed(error, f"the log of {tp.topic}-{tp.partition} can't be asked for") from None
+        return found
+
+    def ours(self, wanted: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
+        """What ``format("cohort")`` delivers of these, one range a partition.  Raises CohortError."""
+        found = by_range(wanted)
+        for tp, _, batch in self._ours.read(wanted):
+            for row in _rows(batch):
+                found[tp].add(*row)
+        return found
+
+    def theirs(self, wanted: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
+        """What the plain consumer delivers of these.  Raises CohortError: refused, or nothing comes."""
+        found, left = by_range(wanted), {each.tp: each for each in wanted}
+        self._theirs.assign([Position(each.topic, each.partition, each.start) for each in wanted])
+        try:
+            deadline = time.monotonic() + SILENT_S
+            while left and time.monotonic() < deadline:
+                for message in self._theirs.consume(AT_ONCE, 0.1):
+                    tp, position = _position(message)
+                    each = left.get(tp)
+                    if each is None or position <= each.start:
+                        continue
+                    if message.error() is None:
+                        deadline = time.monotonic() + SILENT_S
+                        if position <= each.end:
+                            found[tp].add(*_fields(message))
+                    # A log's end ends a range as well, if it is as far: a replica may be behind for a moment.
+                    if position >= each.end:
+                        del left[tp]
+                        self._theirs.pause([Position(*tp)])
+        except KafkaException as error:
+            raise self._failed(error, "the plain consumer can't read") from None
+        finally:
+            self._theirs.resume([Position(*each.tp) for each in wanted])  # a pause outlives an assignment
+            self._theirs.unassign()
+        if left:
+            where = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(left)[:5])
+            raise CohortError(f"nothing came for {SILENT_S:g} s from {where}: see cohort doctor", "REQUEST_TIMED_OUT")
+        return found
+
+    def _failed(self, error: KafkaException, what: str) -> CohortError:
+        code = clients.error_of(error)
+        name = code.name() if code is not None else "UNKNOWN"
+        return CohortError(f"{what}: {redact_text(clients.text_of(error), self._conf)}", name)
+
+
+def _position(message: Message) -> tuple[TopicPartition, int]:
+    """Of which partition it is, and the offset that comes next; at the end of a log that is its own.  Raises KafkaException."""
+    tp, offset, error = (
+        TopicPartition(str(message.topic()), int(message.partition() or 0)),
+        message.offset(),
+        message.error(),
+    )
+    if error is None:
+        return tp, int(offset or 0) + 1
+    if error.code() != KafkaError._PARTITION_EOF and error.code() not in _PASSING:
+        raise KafkaException(error)
+    return tp, int(offset or 0) if error.code() == KafkaError._PARTITION_EOF else -1
+
+
+Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def _fields(message: Message) -> Row:
+    kind, at_ms = message.timestamp()
+    spark = {_CREATED: 0, _APPENDED: 1}.get(kind, -1)
+    headers: Any = message.headers() or []
+    return int(message.offset() or 0), at_ms * 1000, spark, message.key(), message.value(), headers
+
+
+def _rows(batch: pa.RecordBatch | None) -> Iterator[Row]:
+    if batch is None:
+        return
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    times = columns["timestamp"].cast(pa.int64()).to_pylist()
+    names = ("offset", "timestampType", "key", "value", "headers")
+    for at_us, (offset, kind, key, value, headers) in zip(
+        times, zip(*(columns[name].to_pylist() for name in names), strict=True), strict=True
+    ):
+        yield offset, at_us, kind, key, value, [(each["key"], each["value"]) for each in headers or ()]

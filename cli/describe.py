@@ -1,0 +1,176 @@
+"""``cohort describe``: a group's offsets, members or state, of the live runs of this host or, from any host, as Kafka tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import click
+
+from sparkcohort.cli import kafka_status, printing, views
+from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.cli.live_runs import of_each, status_of
+from sparkcohort.cli.simulate.live_case import CaseRequest
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.rpc.connection_file import Connection
+from sparkcohort.runtime.text import counted
+
+Row = Mapping[str, Any]
+Key = Callable[[Row], Any]
+
+SORTS: Final[Mapping[str, Key]] = {
+    "partition": lambda row: (row["topic"], row["partition"]),
+    "lag": lambda row: -_least(row["lag"]),
+    "age": lambda row: -_least(row["lag_seconds"]),
+    "member": lambda row: (_client_id(row) or "", row["topic"], row["partition"]),
+}
+"""The largest lag and age come first; what is not known comes last."""
+EXECUTORS: Final = "the driver of a Cohort query is the only member that Kafka knows; its executors show without --bootstrap-server, on the driver's host"
+
+_EPILOG: Final = """\b
+Examples:
+  cohort describe                                   all live groups of this host
+  cohort describe --group billing --sort lag        the partitions that are furthest behind first
+  cohort describe --group billing --topic orders --min-lag 1000
+  cohort describe --group billing --member executor-3 --verbose
+  cohort describe --group billing --members --verbose
+  cohort describe --group billing --bootstrap-server broker:9092
+                                                    any group of Kafka's, from any host
+  cohort describe --state --output json | jq '.[].state'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which rows of a group are shown, and in which order; empty and None: all."""
+
+    topics: tuple[str, ...]
+    member: str | None
+    min_lag: int | None
+    sort: str
+
+    def of(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        """The status with these rows only."""
+        partitions = sorted(filter(self._partition, status["partitions"]), key=SORTS["partition"])
+        members = filter(self._member, status["members"])
+        pending = () if self.topics else filter(self._named, status["pending_members"])
+        return {
+            **status,
+            "partitions": sorted(partitions, key=SORTS[self.sort]),
+            "members": list(members),
+            "pending_members": list(pending),
+        }
+
+    def _partition(self, row: Row) -> bool:
+        enough = self.min_lag is None or row["lag"] is None or row["lag"] >= self.min_lag
+        return enough and (not self.topics or row["topic"] in self.topics) and self._named(row)
+
+    def _member(self, row: Row) -> bool:
+        return self._named(row) and (not self.topics or any(topic in self.topics for topic, _ in row["owned"]))
+
+    def _named(self, row: Row) -> bool:
+        return self.member is None or self.member in (row["member_id"], _client_id(row))
+
+
+def _client_id(row: Row) -> str | None:
+    return views.client_id(row.get("executor")) or row.get("client_id")
+
+
+def _least(value: float | None) -> float:
+    return -1 if value is None else value
+
+
+@click.command("describe", epilog=_EPILOG)
+@printing.group
+@click.option("--members", is_flag=True, help="List the members instead of the partitions.")
+@click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
+@click.option("--verbose", is_flag=True, help="More columns.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
+@click.option("--member", metavar="MEMBER", help="Only what this CONSUMER-ID or CLIENT-ID owns.")
+@click.option("--min-lag", type=click.IntRange(min=0), metavar="N", help="Only partitions with so many records behind.")
+@click.option("--sort", type=click.Choice([*SORTS]), help="The order of the partitions; lag and age: largest first.")
+@printing.servers
+@printing.config
+@printing.output
+def describe_command(
+    group_id: str | None,
+    members: bool,
+    state: bool,
+    verbose: bool,
+    topics: tuple[str, ...],
+    member: str | None,
+    min_lag: int | None,
+    sort: str | None,
+    servers: str | None,
+    config: str | None,
+    output: str,
+) -> None:
+    """Show a group: committed offsets, lag, and which executor owns what.
+
+    The columns are those of kafka-consumer-groups --describe.  CLIENT-ID names the Spark executor.
+    With --bootstrap-server Kafka is asked, whatever reads the group, whether a query runs or not.
+    """
+    context = click.get_current_context()
+    if members and state:
+        raise click.UsageError("--members and --state exclude each other.", context)
+    if (members or state) and (min_lag is not None or sort is not None):
+        raise click.UsageError("--min-lag and --sort are for partitions: not with --members or --state.", context)
+    if state and (topics or member):
+        raise click.UsageError("--topic and --member are not for --state.", context)
+    if (servers or config) and group_id is None:
+        raise click.UsageError(
+            "--bootstrap-server needs --group; `cohort groups --bootstrap-server` lists them.", context
+        )
+    what = "members" if members else "state" if state else "offsets"
+    chosen = Chosen(topics, member, min_lag, sort or "partition")
+    if servers or config:
+        group = KafkaGroup(CaseRequest(group_id or "", client_config(servers, config)))
+        printing.print_view(_of_kafka(group, what, verbose, chosen), output)
+        return
+    shown, failures = of_each(group_id, lambda run: _of_run(run, status_of(run), what, verbose, chosen))
+    if shown:
+        printing.print_view(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+def _of_run(run: Connection, status: dict[str, Any], what: str, verbose: bool, chosen: Chosen) -> views.View:
+    if what == "state":
+        view = views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
+    else:
+        view = _table(status, what, verbose, chosen)
+    return replace(view, notes=views.notes(status), totals=(*views.batch(status), *view.totals))
+
+
+def _of_kafka(group: KafkaGroup, what: str, verbose: bool, chosen: Chosen) -> views.View:
+    status = kafka_status.kafka_status(group)
+    if what == "state":
+        keys = ("group", "coordinator", "protocol", "state")
+        row = (*(status[key] or None for key in keys), len(status["members"]))
+        return views.View(views.STATE, (row,))
+    ours = any((row["instance_id"] or "").startswith(kafka_status.DRIVERS) for row in status["members"])
+    return replace(_table(status, what, verbose, chosen), notes=(EXECUTORS,) if ours else ())
+
+
+def _table(status: dict[str, Any], what: str, verbose: bool, chosen: Chosen) -> views.View:
+    kept = chosen.of(status)
+    view = views.members(kept, verbose=verbose) if what == "members" else views.offsets(kept, verbose=verbose)
+    return replace(view, totals=(_total(status, kept, what),))
+
+
+def _total(status: Mapping[str, Any], kept: Mapping[str, Any], what: str) -> str:
+    """The sums of what is shown, in words."""
+    shown, all_of_them = len(kept[what := "members" if what == "members" else "partitions"]), len(status[what])
+    rows = f"{shown} of {counted(all_of_them, what[:-1])}" if shown != all_of_them else counted(shown, what[:-1])
+    head = f"{status['group']}, {status['state']}: {rows}"
+    if what == "members":
+        return f"{head}, {counted(sum(len(row['owned']) for row in kept['members']), 'partition')}"
+    lags = [row["lag"] for row in kept["partitions"]]
+    ages = [row["lag_seconds"] for row in kept["partitions"] if row["lag_seconds"] is not None]
+    unknown = lags.count(None)
+    parts = [head, f"{counted(sum(filter(None, lags)), 'record')} behind"]
+    parts += [f"the oldest since {views.duration(1000 * max(ages))}"] if ages and max(ages) > 0 else []
+    parts += [f"the lag of {unknown} not known"] if unknown else []
+    return ", ".join(parts)

@@ -1,0 +1,62 @@
+"""One check's outcome, and how they are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from sparkcohort.cli.views import View
+
+OK: Final = "ok"
+FAILED: Final = "failed"
+WARNING: Final = "warning"
+NOT_ASKED: Final = "not asked"
+SIGNS: Final = {OK: "✓", FAILED: "✗", WARNING: "!", NOT_ASKED: "-"}
+COLUMNS: Final = ("CHECK", "RESULT", "FOUND", "REMEDY")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, what was found, and what to do where it isn't well."""
+
+    check: str
+    result: str
+    found: str
+    remedy: str = ""
+
+
+def ok(check: str, found: str) -> Check:
+    """A tick."""
+    return Check(check, OK, found)
+
+
+def failed(check: str, found: str, remedy: str) -> Check:
+    """A query would fail."""
+    return Check(check, FAILED, found, remedy)
+
+
+def warning(check: str, found: str, remedy: str) -> Check:
+    """A query would run, and may not for long, or not well."""
+    return Check(check, WARNING, found, remedy)
+
+
+def not_asked(check: str, found: str, remedy: str = "") -> Check:
+    """Nothing is known; ``remedy`` says how it can be."""
+    return Check(check, NOT_ASKED, found, remedy)
+
+
+def as_lines(checks: Sequence[Check]) -> list[str]:
+    """A line for each, and one for its remedy."""
+    lines = []
+    for each in checks:
+        lines.append(f"{SIGNS[each.result]} {each.check}: {each.found}")
+        if each.remedy:
+            lines.append(f"    do: {each.remedy}")
+    return lines
+
+
+def as_view(checks: Sequence[Check]) -> View:
+    """The same for JSON and csv."""
+    rows = tuple((each.check, each.result, each.found, each.remedy or None) for each in checks)
+    return View(COLUMNS, rows, tuple(asdict(each) for each in checks))

@@ -1,0 +1,189 @@
+"""One consumer group in Kafka, asked and changed by an administrator: for commands with ``--bootstrap-server``."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
+
+from sparkcohort.cli.simulate import live_case
+from sparkcohort.cli.simulate.live_case import QUIET, TIMEOUT_S, CaseRequest
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.run_epoch import NOTHING, encode, latest
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import clients, group_requests
+from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+
+T = TypeVar("T")
+NO_OFFSET: Final = -1
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """The groups of a cluster, by their ids; ``silent`` are those whose coordinator tells nothing of them."""
+
+    described: tuple[ConsumerGroupDescription, ...]
+    silent: tuple[str, ...]
+    denied: int  # how many may not be described
+    unlisted: tuple[str, ...]  # why brokers have not listed theirs
+
+
+class KafkaGroup:
+    """A group and its topics as the brokers know them; every call raises CohortError in words, within ``TIMEOUT_S`` a request."""
+
+    def __init__(self, asked: CaseRequest) -> None:
+        """Connects, and reads which topics there are."""
+        self._asked = asked
+        self._heard: list[KafkaError] = []
+        self._conf: dict[str, Any] = {**asked.conf, **QUIET}
+        settings: dict[str, Any] = {**self._conf, "error_cb": self._heard.append}
+        try:
+            self._admin = clients.new_admin(settings)
+        except KafkaException as error:
+            raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
+        cluster = self._do(lambda: live_case.cluster_of(self._admin, self._heard))
+        self.sizes = {t: len(about.partitions) for t, about in cluster.topics.items() if not about.error}
+
+    def _do(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (KafkaException, TimeoutError) as error:
+            self._admin.poll(0)
+            raise live_case.as_cohort_error(self._asked, self._admin, error, self._heard) from None
+
+    @property
+    def name(self) -> str:
+        """The group's id."""
+        return self._asked.group_id
+
+    def partitions(self) -> set[TopicPartition]:
+        """Those that the topics of the cluster have."""
+        return {TopicPartition(topic, number) for topic, count in self.sizes.items() for number in range(count)}
+
+    def description(self) -> ConsumerGroupDescription | None:
+        """State and members; None of a group that Kafka doesn't know."""
+
+        def fetch() -> ConsumerGroupDescription | None:
+            futures = group_requests.describe_groups(self._admin, [self.name])
+            try:
+                found: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
+            except KafkaException as error:
+                if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+                raise
+            return None if str(found.state.name) == "DEAD" else found
+
+        return self._do(fetch)
+
+    def members(self) -> list[tuple[str, str, str]]:
+        """(member id or instance id, client id, host) of each; none of a group that Kafka doesn't know."""
+        group = self.description()
+        return (
+            [] if group is None else [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
+        )
+
+    def every_group(self) -> GroupListing:
+        """All groups of the cluster, as far as brokers tell of them in time."""
+
+        def fetch_all() -> GroupListing:
+            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
+            if not listed.valid and listed.errors:
+                raise listed.errors[0]
+            unlisted = tuple(redact_text(clients.text_of(error), self._asked.conf) for error in listed.errors)
+            names = sorted(each.group_id for each in listed.valid)
+            if not names:
+                return GroupListing((), (), 0, unlisted)
+            futures = group_requests.describe_groups(self._admin, names)
+            concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
+            return _sorted_out(futures, unlisted)
+
+        return self._do(fetch_all)
+
+    def unknown(self) -> CohortError:
+        """The error of a group that Kafka doesn't know, with the nearest that it does."""
+        return live_case.unknown_group(self._asked, self._admin)
+
+    def committed(self) -> dict[TopicPartition, tuple[int, str]]:
+        """Offset and metadata of each partition of which the group has one."""
+        group = GroupOffsets(self._conf, self.name)
+        try:
+            return self._do(lambda: group.committed(self.partitions(), TIMEOUT_S))
+        finally:
+            group.close()
+
+    def begins(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset of each log."""
+        return self._listed(partitions, OffsetSpec.earliest())
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offset after the last record of each log."""
+        return self._listed(partitions, OffsetSpec.latest())
+
+    def at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
+        """The first record at or after a time; the end of a log that has none."""
+        found = self._listed(partitions, OffsetSpec.for_timestamp(time_ms))
+        ends = self.ends([tp for tp, at in found.items() if at < 0])
+        return {tp: ends.get(tp, at) for tp, at in found.items()}
+
+    def _listed(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> Offsets:
+        if not partitions:
+            return {}
+
+        def listed() -> Offsets:
+            asked = self._admin.list_offsets({Position(*tp): spec for tp in partitions}, request_timeout=TIMEOUT_S)
+            return {TopicPartition(p.topic, p.partition): f.result(TIMEOUT_S + 1).offset for p, f in asked.items()}
+
+        return self._do(listed)
+
+    def reset(self, wanted: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit ``wanted`` for a group without members.
+
+        What Cohort keeps beside its offsets is written as by a later run without a pin: generations stay reserved, a driver
+        that wakes up again sees that it is over, and no first batch starts where it was pinned.
+        """
+        known = latest(text for _, text in committed.values())
+        record = replace(known, run=known.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
+        ids = {}
+        if known != NOTHING:
+            ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in wanted}, TIMEOUT_S))
+        positions = [
+            Position(*tp, at, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if known != NOTHING else "")
+            for tp, at in sorted(wanted.items())
+        ]
+
+        def commit() -> None:
+            asked = group_requests.commit_offsets(self._admin, self.name, positions)
+            for answer in asked.result(TIMEOUT_S + 1).topic_partitions or ():
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+
+        self._do(commit)
+
+    def has_plan(self, committed: Mapping[TopicPartition, tuple[int, str]]) -> bool:
+        """Whether a first batch is planned from these offsets and not committed yet."""
+        return bool(latest(text for _, text in committed.values()).plan)
+
+
+def _sorted_out(futures: Mapping[str, Future[ConsumerGroupDescription]], unlisted: tuple[str, ...]) -> GroupListing:
+    described, silent, denied = [], [], 0
+    for name, future in futures.items():
+        error = future.exception(0) if future.done() else TimeoutError()
+        code = clients.code_of(error) if isinstance(error, KafkaException) else None
+        if error is None:
+            described.append(future.result(0))
+        elif code == kafka_errors.GROUP_DENIED:
+            denied += 1
+        elif code != KafkaError.GROUP_ID_NOT_FOUND:  # a group that has ended meanwhile is none
+            silent.append(name)
+    return GroupListing(tuple(described), tuple(silent), denied, unlisted)

@@ -1,0 +1,84 @@
+"""A group as Kafka tells it, in the words of a live run's status: for commands with ``--bootstrap-server``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from confluent_kafka.admin import ConsumerGroupDescription
+
+from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+STATES: Final = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
+"""Kafka's names, where the client's are others; the rest differs in its capitals."""
+DRIVERS: Final = "cohort-"
+"""How the group.instance.id of a Cohort query's driver begins."""
+_UNKNOWN: Final = {
+    **dict.fromkeys(("rack", "cores", "pid", "heartbeat_age_ms", "load", "executor", "state")),
+    "target": (),
+}
+
+
+def kafka_status(group: KafkaGroup) -> dict[str, Any]:
+    """Its partitions, members and state.  Raises CohortError: no broker, no permission, no such group."""
+    found, committed = group.description(), group.committed()
+    if found is None:
+        raise group.unknown()
+    members = [_member(each) for each in found.members]
+    owners = {tp: member for member in members for tp in member["owned"]}
+    partitions = sorted({*committed, *owners} & group.partitions())
+    ends = group.ends(partitions)
+    return {
+        "group": group.name,
+        "state": state_of(found),
+        "protocol": found.partition_assignor,
+        "coordinator": f"{found.coordinator.host}:{found.coordinator.port} ({found.coordinator.id})",
+        "members": members,
+        "pending_members": [],
+        "partitions": [_partition(tp, committed.get(tp), ends[tp], owners.get(tp)) for tp in partitions],
+    }
+
+
+def state_of(group: ConsumerGroupDescription) -> str:
+    """In Kafka's words, such as ``PreparingRebalance``."""
+    name = str(group.state.name)
+    return STATES.get(name, name.capitalize())
+
+
+def is_driver(member: Any) -> bool:
+    """Whether a member, as Kafka describes it, is the driver of a Cohort query."""
+    return (member.group_instance_id or "").startswith(DRIVERS)
+
+
+def _member(member: Any) -> dict[str, Any]:
+    held = member.assignment.topic_partitions if member.assignment else ()
+    owned = sorted(TopicPartition(each.topic, each.partition) for each in held)
+    return {
+        **_UNKNOWN,
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "owned": owned,
+        "generations": [None] * len(owned),
+    }
+
+
+def _partition(
+    tp: TopicPartition, committed: tuple[int, str] | None, end: int, owner: dict[str, Any] | None
+) -> dict[str, Any]:
+    offset = None if committed is None else committed[0]
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "current_offset": offset,
+        "log_end_offset": end,
+        "lag": None if offset is None else max(end - offset, 0),
+        "lag_seconds": None,
+        "open_transaction": None,
+        "executor": None,
+        **{key: None if owner is None else owner[key] for key in ("member_id", "host", "client_id")},
+    }

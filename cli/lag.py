@@ -1,0 +1,159 @@
+"""``cohort lag``: how far behind groups are, in records and in time, and whether that grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+from sparkcohort.cli import printing, views
+from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.cli.lag_figures import Lag, LagLimit, Lags, above, joined, parse_limit, trend
+from sparkcohort.cli.live_runs import of_each, status_of
+from sparkcohort.cli.simulate.live_case import CaseRequest
+from sparkcohort.runtime.batches.record_ages import RecordAges
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_first_records
+
+PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
+COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")
+LOOK_S: Final = 2.0
+MOST_WATCH_S: Final = 86_400
+READ_S: Final = 10.0
+MOST_READ: Final = 2_000
+"""Partitions whose first record is read for its age."""
+
+_EPILOG: Final = """\b
+Examples:
+  cohort lag                                    of all groups of this host
+  cohort lag --group billing --by partition
+  cohort lag --group billing --watch 5          again every five seconds
+  cohort lag --group billing --fail-above 5m    exit status 3 if a record waits for longer
+  cohort lag --group billing --bootstrap-server broker:9092
+                                                of any group, from any host
+"""
+
+
+@click.command("lag", epilog=_EPILOG)
+@printing.group
+@click.option("--by", type=click.Choice([*PARTS]), default="topic", show_default=True, help="A row for each of these.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(min=0.5),
+    metavar="SECONDS",
+    help="Print it again and again, so often, until Ctrl-C or --fail-above ends it.",
+)
+@click.option(
+    "--fail-above",
+    "limit",
+    metavar="LIMIT",
+    help="Exit status 3 if a group's lag is above so many records (10000), or so much time (30s, 5m, 2h).",
+)
+@printing.servers
+@printing.config
+@printing.output
+def lag_command(
+    group_id: str | None,
+    by: str,
+    watch: float | None,
+    limit: str | None,
+    servers: str | None,
+    config: str | None,
+    output: str,
+) -> int:
+    """Show how far behind groups are, and whether that grows.
+
+    SECONDS is the age of the oldest record that is not committed, by its own timestamp.  Two looks, two seconds apart, tell the TREND.
+    With --bootstrap-server Kafka is asked, whatever reads the group.
+    """
+    context = click.get_current_context()
+    try:
+        bound = None if limit is None else parse_limit(limit)
+    except ValueError as error:
+        raise click.UsageError(f"--fail-above: {error}", context) from None
+    if (servers or config) and group_id is None:
+        raise click.UsageError("--bootstrap-server needs --group.", context)
+    if watch is not None and not watch <= MOST_WATCH_S:  # NaN is above nothing
+        raise click.UsageError(f"--watch takes seconds, from 0.5 to {MOST_WATCH_S}.", context)
+    look = _of_kafka(group_id or "", servers, config) if servers or config else lambda: _of_runs(group_id)
+    before, at = look(), time.monotonic()
+    while True:
+        time.sleep(watch or LOOK_S)
+        now, then = look(), time.monotonic()
+        printing.print_view(_view(before, now, then - at, PARTS[by]), output)
+        status = _verdict(now, bound)
+        if watch is None or status:
+            return status
+        before, at = now, then
+
+
+def _verdict(lags: Lags, limit: LagLimit | None) -> int:
+    too_much = [] if limit is None else above(joined(lags, 1), limit)
+    for each in too_much:
+        printing.tell(f"cohort: {each} behind, more than --fail-above")
+    return printing.FAIL_ABOVE if too_much else 0
+
+
+def _of_runs(group_id: str | None) -> Lags:
+    """Of the live runs of this host.  Raises CohortError where one does not answer."""
+    found, failures = of_each(group_id, status_of)
+    if failures:
+        raise CohortError("; ".join(failures))
+    return {
+        (status["group"], row["topic"], row["partition"]): Lag(row["lag"], row["lag_seconds"])
+        for status in found
+        for row in status["partitions"]
+    }
+
+
+def _of_kafka(group_id: str, servers: str | None, config: str | None) -> Callable[[], Lags]:
+    """Of any group.  Raises CohortError: no broker, no permission, no such group."""
+    conf = client_config(servers, config)
+    group = KafkaGroup(CaseRequest(group_id, conf))
+
+    def look() -> Lags:
+        committed = {tp: at for tp, (at, _) in group.committed().items()}
+        if not committed:
+            raise CohortError(f"group {group_id} has committed nothing: there is no such group, or it has not read yet")
+        ends, ages = group.ends(committed), RecordAges()
+        lagging = {tp: at for tp, at in committed.items() if ends[tp] > at}
+
+        def tell(found: Found) -> None:
+            for tp, first in found:
+                ages.add(tp, first)
+
+        read_first_records(conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S, tell, bool)
+        now_ms = int(time.time() * 1000)
+        old = {tp: ages.age_ms(tp, at, ends[tp], now_ms) for tp, at in committed.items()}
+        return {
+            (group_id, *tp): Lag(max(ends[tp] - at, 0), None if (age := old[tp]) is None else age / 1000)
+            for tp, at in committed.items()
+        }
+
+    return look
+
+
+def _view(before: Lags, now: Lags, elapsed_s: float, parts: int) -> views.View:
+    earlier = joined(before, parts)
+    rows = tuple(
+        (*place, lag.records, _age(lag.seconds), trend(earlier.get(place), lag, elapsed_s) or None)
+        for place, lag in joined(now, parts).items()
+    )
+    objects = tuple(
+        dict(
+            zip(
+                (*map(str.lower, COLUMNS[:parts]), "lag", "seconds", "trend"),
+                (*row[:-2], lag.seconds, row[-1]),
+                strict=True,
+            )
+        )
+        for row, lag in zip(rows, joined(now, parts).values(), strict=True)
+    )
+    return views.View((*COLUMNS[:parts], "LAG", "AGE", "TREND"), rows, objects)
+
+
+def _age(seconds: float | None) -> str | None:
+    return None if seconds is None else views.duration(1000 * seconds)

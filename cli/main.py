@@ -1,0 +1,251 @@
+"""The command ``cohort``: what the live groups on this host are doing.
+
+It finds coordinators by their connection files (see ``connection_file``), so it runs on the driver's host as the driver's
+user.  Exit status 0, 1 when there is no answer to give, 2 for a mistake on the command line; an error is one line on
+standard error, never a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+from sparkcohort.cli import printing, rebalance_views, views
+from sparkcohort.cli.live_runs import of_each
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group.summary import runs
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.connection_file import Connection
+
+DEFAULT_LAST: Final = 20
+
+_EPILOG: Final = """\b
+Examples:
+  cohort groups                            which groups run on this host
+  cohort describe                          offsets, lag and owners of all of them
+  cohort describe --group billing          of one group
+  cohort describe --group billing --members --verbose
+  cohort describe --group billing --bootstrap-server broker:9092
+                                           any group, from any host
+  cohort describe --state --output json | jq '.[].state'
+  cohort lag --group billing --watch        how far behind, and whether it grows
+  cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
+  cohort rebalances --group billing --show -1
+                                           the latest one: who had what before and after
+  cohort story executor-3                  what happened to a member
+  cohort reset-offsets --group billing --topic orders --to-earliest --bootstrap-server broker:9092
+                                           where it would start; --execute does it
+  cohort simulate --group billing --members +2
+                                           what would move if two executors came
+  cohort checkpoint show /checkpoints/billing
+                                           where that query would go on
+  cohort shadow /checkpoints/billing --bootstrap-server broker:9092
+                                           what that query read, read again, twice, and compared
+  cohort doctor --bootstrap-server broker:9092
+                                           what a query needs, checked without one
+"""
+
+_REBALANCES_EPILOG: Final = """\b
+Examples:
+  cohort rebalances --last 5
+  cohort rebalances --group billing --show -1       the latest one, member by member
+  cohort rebalances --group billing --show 1042     the one that began generation 1042
+  cohort rebalances --output json | jq '.[] | select(.result != "ok")'
+"""
+
+_STORY_EPILOG: Final = """\b
+Examples:
+  cohort story executor-3 --group billing           the latest member of that executor
+  cohort story executor-3-9f2c-17                   one member, by its CONSUMER-ID
+"""
+
+LAZY: Final = {
+    "checkpoint": "sparkcohort.cli.checkpoint.subcommands:checkpoint_command",
+    "completion": "sparkcohort.cli.completion:completion_command",
+    "dashboards": "sparkcohort.cli.monitoring:dashboards_command",
+    "describe": "sparkcohort.cli.describe:describe_command",
+    "doctor": "sparkcohort.cli.doctor.command:doctor_command",
+    "lag": "sparkcohort.cli.lag:lag_command",
+    "groups": "sparkcohort.cli.group_list:groups_command",
+    "handover": "sparkcohort.cli.handover:handover_command",
+    "reset-offsets": "sparkcohort.cli.reset_offsets:reset_command",
+    "rules": "sparkcohort.cli.monitoring:rules_command",
+    "shadow": "sparkcohort.cli.checkpoint.shadow:shadow_command",
+    "simulate": "sparkcohort.cli.simulate.command:simulate_command",
+}
+"""Commands that bring the Kafka client or more along: imported when they are asked for."""
+
+
+def _hush() -> None:
+    """Write no more: Python would complain of a closed pipe at its last flush, and change the status."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+
+
+@contextmanager
+def _until_the_reader_goes() -> Iterator[None]:
+    """It has what it wanted: status 0, unless something else has failed; click's own ``main`` would take this for a failure.
+
+    So a command that changes something does all of it before it tells.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        _hush()
+        raise error.__context__ or click.exceptions.Exit(0) from None
+
+
+class _Commands(click.Group):
+    """The commands, those of ``LAZY`` too."""
+
+    @_until_the_reader_goes()
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the command line; --help prints."""
+        return super().make_context(info_name, args, parent, **extra)
+
+    @_until_the_reader_goes()
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, sorted."""
+        return sorted({*super().list_commands(ctx), *LAZY})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in LAZY:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = LAZY[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="sparkcohort", prog_name="cohort")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Look at the live consumer groups of Spark queries that read format('cohort').
+
+    Run it on the driver's host, as the driver's user.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command(epilog=_REBALANCES_EPILOG)
+@printing.group
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="The last N; 20 when left out, 200 are kept.")
+@click.option(
+    "--show", type=int, metavar="N", help="Who had what before and after the one of generation N; -1: the latest."
+)
+@printing.output
+def rebalances(group_id: str | None, last: int | None, show: int | None, output: str) -> None:
+    """List the last rebalances of a live group, newest last."""
+    if last is not None and show is not None:
+        raise click.UsageError("--last and --show exclude each other.", click.get_current_context())
+    if show is not None:
+        _show(group_id, show, output)
+        return
+
+    def listed(run: Connection) -> views.View:
+        done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
+        return rebalance_views.rebalances(run.group_id, done, time.time())
+
+    shown, failures = of_each(group_id, listed)
+    if shown:
+        printing.print_view(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command("story", epilog=_STORY_EPILOG)
+@click.argument("member")
+@printing.group
+@printing.output
+def member_timeline(member: str, group_id: str | None, output: str) -> None:
+    """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
+    told, failures = of_each(group_id, lambda run: connection_file.fetch_story(run, member))
+    found = [item for item in told if "lines" in item]
+    if found:
+        if output == "table":
+            for item in found:
+                about = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
+                click.echo(views.printable(about))
+        printing.print_view(views.joined([rebalance_views.member_timeline(item) for item in found]), output)
+    elif told:
+        known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]
+        failures.append(f"no member {member} is known; known are {', '.join(known) or 'none'}")
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+def _show(group_id: str | None, generation: int, output: str) -> None:
+    """Print one rebalance of each run that has it."""
+    answers, failures = of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
+    found = [(name, item) for name, item in answers if "assignments" in item]
+    shown = [rebalance_views.rebalance(name, item, time.time()) for name, item in found]
+    if output != "table" and shown:
+        printing.print_view(views.joined(shown), output)
+    for (name, item), view in zip(found, shown, strict=True):
+        if output == "table":
+            click.echo("\n".join(map(views.printable, rebalance_views.title(name, item, time.time()))))
+            printing.print_view(view, output)
+    if not found:
+        failures += [
+            f"group {name}: no rebalance {generation} is known; known are generations "
+            f"{runs(sorted(item['known'])) or 'none'}"
+            for name, item in answers
+        ]
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+def _end(message: str, status: int) -> NoReturn:
+    try:
+        printing.tell(f"cohort: {' '.join(message.split())}")
+    except BrokenPipeError:
+        _hush()
+    sys.exit(status)
+
+
+def run(command: Callable[[], object]) -> NoReturn:
+    """Call ``command`` and end the process with the right status and at most one line of error."""
+    try:
+        result = command()
+    except click.UsageError as error:
+        where = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        _end(f"{error.format_message()}{where}", 2)
+    except click.ClickException as error:
+        _end(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _end("interrupted", 130)
+    except CohortError as error:
+        _end(str(error), 1)
+    except Exception as error:  # noqa: BLE001  a mistake of ours is still one line
+        _end(f"internal error: {type(error).__name__}: {error}", 1)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def main() -> NoReturn:
+    """The entry point of the command."""
+    run(lambda: cli(prog_name="cohort", standalone_mode=False))
+
+
+if __name__ == "__main__":
+    main()

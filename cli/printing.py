@@ -1,0 +1,60 @@
+"""What all commands share: the option ``--output``, and a view printed the way it says."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+from rich.console import Console
+
+from sparkcohort.cli import views
+
+group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
+
+output = click.option(
+    "--output",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How to print it; JSON is a list of one object a row, CSV has the table's columns.",
+)
+
+servers = click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="The Kafka broker to ask.")
+config = click.option(
+    "--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included."
+)
+
+FAIL_ABOVE: Final = 3
+"""Exit status when ``--fail-above`` is exceeded."""
+
+
+def tell(line: str) -> None:
+    """A line on standard error; what a checkpoint or a broker says in it can't steer the terminal."""
+    click.echo(views.printable(line), err=True)
+
+
+def print_view(view: views.View, kind: str) -> None:
+    """Print it as a table, JSON or CSV; its notes go to standard error."""
+    for note in view.notes:
+        tell(note)
+    if kind == "json":
+        click.echo(views.as_json(view))
+    elif kind == "csv":
+        click.echo(views.as_csv(view), nl=False)
+    else:
+        _print_table(view)
+
+
+def _print_table(view: views.View) -> None:
+    if sys.stdout.isatty():
+        console = Console()
+        view = views.for_terminal(view, console.width)
+        if not view.rows:
+            click.echo(views.as_text(view))
+        else:
+            console.print(views.render(view, console.width), soft_wrap=bool(view.below))
+    else:
+        click.echo(views.as_text(view))
+    for line in view.totals:
+        click.echo(views.printable(line))

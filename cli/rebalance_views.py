@@ -1,0 +1,108 @@
+"""What ``cohort rebalances`` and ``cohort story`` print; see ``views`` for what a view is.
+
+Times of day are local, in ISO 8601: JSON has the offset from UTC as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sparkcohort.cli.views import View, duration
+from sparkcohort.runtime.group.summary import ranges
+from sparkcohort.runtime.text import counted
+
+REBALANCES: Final = (
+    "GROUP",
+    "TIME",
+    "AGE",
+    "GENERATION",
+    "DURATION-MS",
+    "#MEMBERS",
+    "#MOVED",
+    "#REVOKED",
+    "REASON",
+    "RESULT",
+)
+REBALANCE: Final = ("CLIENT-ID", "HOST", "CONSUMER-ID", "#BEFORE", "#AFTER", "KEPT", "+GAINED", "-LOST", "GIVES-UP")
+SECONDS: Final = len("2026-01-31T23:59:59")
+STORY: Final = ("TIME", "WHAT")
+
+
+def rebalances(group_id: str, done: Iterable[Mapping[str, Any]], now: float) -> View:
+    """One row a rebalance, newest last; ``now`` is in seconds since 1970."""
+    objects = tuple(_listed(group_id, item, now) for item in done)
+    keys = ("generation", "duration_ms", "members", "moved", "revoked", "reason", "result")
+    rows = tuple(
+        (group_id, item["time"][:SECONDS], duration(item["age_ms"]), *(item[key] for key in keys)) for item in objects
+    )
+    return View(REBALANCES, rows, objects, below=2)
+
+
+def _listed(group_id: str, item: Mapping[str, Any], now: float) -> dict[str, Any]:
+    return {
+        "group": group_id,
+        "time": iso(item["at"]),
+        "age_ms": max(int((now - item["at"]) * 1000), 0),
+        **{key: value for key, value in item.items() if key != "at"},
+    }
+
+
+def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
+    """The lines above the table of one rebalance."""
+    ago = duration(max((now - item["at"]) * 1000, 0))
+    lines = [
+        f"group {group_id}, rebalance to generation {item['generation']}: {item['result']}",
+        f"ended {iso(item['at'])}, {ago} ago, after {item['duration_ms']} ms; {item['protocol']}",
+        f"reason: {item['reason'] or 'unknown'}",
+        f"{counted(item['members'], 'member')}, {counted(item['moved'], 'partition')} moved, {item['revoked']} revoked",
+    ]
+    lines += [f"gone: {gone['client_id'] or gone['member_id']}, {gone['reason']}" for gone in item["removed"]]
+    return lines
+
+
+def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
+    """Who had what before and after: a row a member, what it gained and lost apart from what it kept.
+
+    KEPT and -LOST are what it had before, KEPT and +GAINED what it had after; GIVES-UP is kept until the follow-up round.
+    """
+    rows = tuple(
+        (
+            row["client_id"],
+            row["host"],
+            row["member_id"] + ("" if row["present"] else " (gone)"),
+            len(row["before"]),
+            len(row["after"]),
+            ranges(map(_pair, row["kept"])),
+            _routes("from", row["gained"]),
+            _routes("to", row["lost"]),
+            ranges(map(_pair, row["giving_up"])),
+        )
+        for row in item["assignments"]
+    )
+    return View(REBALANCE, rows, (_listed(group_id, item, now),))
+
+
+def _routes(word: str, moved: Sequence[Mapping[str, Any]]) -> str | None:
+    """Partitions by the member that they came from or went to."""
+    others: dict[str | None, list[tuple[str, int]]] = {}
+    for item in moved:
+        others.setdefault(item[word], []).append(_pair(item))
+    return "; ".join(f"{ranges(pairs)} {word} {other or 'nobody'}" for other, pairs in others.items()) or None
+
+
+def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
+    return item["topic"], item["partition"]
+
+
+def member_timeline(told: Mapping[str, Any]) -> View:
+    """One row a line of the story, oldest first."""
+    about = {key: told[key] for key in ("member_id", "client_id", "host")}
+    objects = tuple({**about, "time": iso(line["at"]), "what": line["what"]} for line in told["lines"])
+    return View(STORY, tuple((item["time"][: SECONDS + 4], item["what"]) for item in objects), objects, words=True)
+
+
+def iso(at: float) -> str:
+    """A time (seconds since 1970) as local ISO 8601 with milliseconds."""
+    return datetime.fromtimestamp(at, UTC).astimezone().isoformat(timespec="milliseconds")

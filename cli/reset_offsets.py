@@ -1,0 +1,235 @@
+"""``cohort reset-offsets``: move the committed offsets of a group in Kafka, as Kafka's own tool does; shows what it would do by default."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from sparkcohort.cli import printing, reset_plan, views
+from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.cli.local_folder import LocalFolder
+from sparkcohort.cli.simulate.live_case import CaseRequest
+from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+Committed = Mapping[TopicPartition, tuple[int, str]]
+COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET")
+NAMED: Final = 4
+MOST_BYTES: Final = 64 << 20
+
+WINS: Final = (
+    "a checkpoint wins: a query starts at the group's offsets only with startingOffsets=committed and a checkpointLocation "
+    "that has no offsets"
+)
+DRY_RUN: Final = "nothing is changed; --execute does it"
+
+_EPILOG: Final = """\b
+Examples:
+  cohort reset-offsets --group billing --topic orders --to-earliest \\
+      --bootstrap-server broker:9092            what would be done
+  cohort reset-offsets --group billing --topic orders:0,1 --shift-by -100 \\
+      --bootstrap-server broker:9092 --execute
+  cohort reset-offsets --group billing --all-topics --to-current \\
+      --bootstrap-server broker:9092 --export > offsets.csv
+  cohort reset-offsets --group billing --from-file offsets.csv \\
+      --bootstrap-server broker:9092 --execute
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One way to say where to: the option's name and its value."""
+
+    name: str
+    value: Any
+
+
+@click.command("reset-offsets", epilog=_EPILOG)
+@click.option("--group", "group_id", metavar="GROUP", required=True, help="The group.id.")
+@printing.servers
+@printing.config
+@click.option("--topic", "topics", metavar="T[:0,1]", multiple=True, help="A topic, or some partitions; repeatable.")
+@click.option("--all-topics", is_flag=True, help="Every topic of which the group has committed offsets.")
+@click.option("--to-earliest", is_flag=True, help="To the start of each log.")
+@click.option("--to-latest", is_flag=True, help="To the end of each log.")
+@click.option("--to-current", is_flag=True, help="Where the group is; the end where it is nowhere.")
+@click.option(
+    "--to-offset", type=click.IntRange(min=0, max=reset_plan.MOST_OFFSET), metavar="N", help="To this offset."
+)
+@click.option("--to-datetime", metavar="TIME", help="To the first record from YYYY-MM-DDTHH:MM:SS.sss on, in UTC.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, so long ago.")
+@click.option("--shift-by", type=int, metavar="N", help="So many records on; back where N is negative.")
+@click.option("--from-file", metavar="FILE", help="To the offsets in a file of topic,partition,offset.")
+@click.option(
+    "--checkpoint",
+    type=LocalFolder(),
+    metavar="DIR",
+    help="Look whether this checkpointLocation has offsets (a local directory).",
+)
+@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
+@click.option("--dry-run", is_flag=True, help="Only show it, which is the default.")
+@click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file.")
+@printing.output
+def reset_command(
+    group_id: str, servers: str | None, config: str | None, topics: tuple[str, ...], all_topics: bool, **given: Any
+) -> None:
+    """Move the committed offsets of a group in Kafka that has no members.
+
+    It shows what would be done; --execute does it. Offsets outside a log are moved to its nearest end.
+    """
+    context = click.get_current_context()
+    target = _target(given)
+    if servers is None:
+        raise click.UsageError("--bootstrap-server is needed: offsets are moved in Kafka.", context)
+    if given["execute"] and given["dry_run"]:
+        raise click.UsageError("--execute and --dry-run exclude each other.", context)
+    if (bool(topics) + all_topics) != (target.name != "from_file"):
+        raise click.UsageError(
+            "name what to move: --topic or --all-topics, one of them; with --from-file neither.", context
+        )
+    try:
+        _check(target)
+        about = _about_checkpoint(given["checkpoint"])  # before anything is moved: a failure means that nothing was
+        asked = CaseRequest(group_id, client_config(servers, config))
+        plan = _read_plan(target, group_id)
+        group = KafkaGroup(asked)
+        committed = group.committed()
+        partitions = _scope(group, committed, plan, topics, all_topics)
+        wanted = _new_offsets(group, target, partitions, committed, plan)
+    except OptionError as error:
+        raise click.UsageError(str(error), context) from None
+    _refuse_members(group, group_id)  # a plan that can't be carried out is none, as with Kafka's own tool
+    if given["execute"]:
+        group.reset(wanted, committed)
+    if given["export"]:
+        click.echo(reset_plan.exported(wanted), nl=False)
+        return
+    planned = "a checkpoint has a first batch that is planned and not committed: after a reset it can't go on"
+    notes = [*([] if given["execute"] else [DRY_RUN]), about]
+    notes += [planned] if group.has_plan(committed) else []
+    rows = tuple((group_id, *tp, committed.get(tp, (None, ""))[0], at) for tp, at in sorted(wanted.items()))
+    printing.print_view(views.View(COLUMNS, rows, notes=tuple(notes)), given["output"])
+
+
+def _target(given: Mapping[str, Any]) -> Target:
+    names = (
+        "to_earliest",
+        "to_latest",
+        "to_current",
+        "to_offset",
+        "to_datetime",
+        "by_duration",
+        "shift_by",
+        "from_file",
+    )
+    found = [Target(name, given[name]) for name in names if given[name] not in (None, False)]
+    # ``0 in (None, False)`` is true: an offset or a shift of nothing is a target, too.
+    found += [Target(n, 0) for n in ("to_offset", "shift_by") if given[n] is not None and given[n] == 0]
+    if len(found) != 1:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise click.UsageError(f"say where to by exactly one of {words}.", click.get_current_context())
+    return found[0]
+
+
+def _check(target: Target) -> None:
+    """Refuse what is no time before anybody is asked."""
+    if target.name == "to_datetime":
+        reset_plan.time_ms(target.value)
+    if target.name == "by_duration":
+        reset_plan.duration_ms(target.value)
+
+
+def _read_plan(target: Target, group_id: str) -> dict[TopicPartition, int]:
+    if target.name != "from_file":
+        return {}
+    try:
+        with Path(target.value).open(encoding="utf-8", newline="") as file:
+            text = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise OptionError(f"--from-file {target.value} can't be read: {reason}") from None
+    if len(text) > MOST_BYTES:
+        raise OptionError(f"--from-file {target.value} is larger than {MOST_BYTES >> 20} MiB")
+    return reset_plan.parse_plan(text, group_id)
+
+
+def _scope(
+    group: KafkaGroup,
+    committed: Committed,
+    plan: Mapping[TopicPartition, int],
+    topics: tuple[str, ...],
+    all_topics: bool,
+) -> list[TopicPartition]:
+    """The partitions that are moved.  Raises OptionError, CohortError."""
+    if plan:
+        return reset_plan.topic_partitions([f"{tp.topic}:{tp.partition}" for tp in plan], group.sizes)
+    if not all_topics:
+        return reset_plan.topic_partitions(topics, group.sizes)
+    if not committed:
+        raise CohortError("the group has no committed offsets: name the topics by --topic")
+    return reset_plan.topic_partitions(sorted({tp.topic for tp in committed}), group.sizes)
+
+
+def _new_offsets(
+    group: KafkaGroup,
+    target: Target,
+    partitions: list[TopicPartition],
+    committed: Committed,
+    plan: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Where each partition goes.  Raises CohortError, OptionError."""
+    if target.name == "to_earliest":
+        return group.begins(partitions)
+    if target.name == "to_latest":
+        return group.ends(partitions)
+    if target.name == "to_datetime":
+        return group.at_time(partitions, reset_plan.time_ms(target.value))
+    if target.name == "by_duration":
+        return group.at_time(partitions, int(time.time() * 1000) - reset_plan.duration_ms(target.value))
+    ends = group.ends(partitions)
+    if target.name == "to_current":
+        return {tp: committed[tp][0] if tp in committed else ends[tp] for tp in partitions}
+    if target.name == "shift_by":
+        missing = [f"{tp.topic}-{tp.partition}" for tp in partitions if tp not in committed]
+        if missing:
+            raise CohortError(
+                f"--shift-by moves from committed offsets, and there is none of {', '.join(missing[:NAMED])}: use --to-offset"
+            )
+        moved = {tp: committed[tp][0] + target.value for tp in partitions}
+    else:
+        moved = {tp: plan.get(tp, target.value) for tp in partitions}
+    return reset_plan.within(moved, group.begins(partitions), ends)
+
+
+def _refuse_members(group: KafkaGroup, group_id: str) -> None:
+    """Raises CohortError while the group has members: what they commit next would undo the reset."""
+    members = group.members()
+    if members:
+        names = "; ".join(f"{name} ({client} on {host})" for name, client, host in members[:NAMED])
+        more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
+        raise CohortError(
+            f"group {group_id} has members, and offsets move only without any: {names}{more}; stop them, and wait until the "
+            "session of a driver that has just ended is over (kafka.session.timeout.ms, 45 s)"
+        )
+
+
+def _about_checkpoint(folder: Path | None) -> str:
+    """Whether this checkpoint lets a query start at the group's offsets; without one, the rule."""
+    if folder is None:
+        return WINS
+    try:
+        names = [each.name for each in (folder / "offsets").iterdir()]
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        raise CohortError(f"--checkpoint {folder} can't be read: {error.strerror}") from None
+    batches = [int(name) for name in names if name.isascii() and name.isdigit()]
+    if not batches:
+        return f"{folder} has no offsets: a query with it and startingOffsets=committed starts at the group's"
+    return f"{folder} has offsets up to batch {max(batches)} and wins: a query with it does not start at the group's"

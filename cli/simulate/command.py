@@ -1,0 +1,300 @@
+"""``cohort simulate``: what a rebalance would do, before anybody does it; nothing is changed anywhere.
+
+A bad case or a bad change of it ends with exit status 2 and one line; a group that isn't there with 1.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from sparkcohort.assignors import ASSIGNORS, Assignor
+from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli.simulate import live_case, views
+from sparkcohort.cli.simulate.case import MOST_BYTES, Case, CaseError, as_value, parse
+from sparkcohort.cli.simulate.changes import change_members, change_partitions
+from sparkcohort.cli.simulate.outcome import compare, simulate
+from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions, oddities
+from sparkcohort.cli.views import printable
+from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.leader.assignment import InvalidAssignment
+from sparkcohort.runtime.shell.coordinator import custom_assignors
+from sparkcohort.runtime.shell.options import parse as options
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.text import counted
+
+SHOWN: Final = 20
+DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
+
+_EPILOG: Final = """\b
+Examples:
+  cohort simulate --group billing --members +2
+                              two executors more: what moves?
+  cohort simulate --group billing --members -executor-3 --compare
+                              one less, under every assignor
+  cohort simulate --group billing --partitions orders=48
+  cohort simulate --group shop --bootstrap-server broker:9092 \\
+      --command-config client.properties --assignor range
+                              any Kafka consumer group
+  cohort simulate --group billing --output case > case.json
+  cohort simulate --input case.json --output json | jq .moved
+
+\b
+A case is JSON; racks, and all of a member but topics, may be left out:
+  {"assignor": "cooperative-sticky",
+   "topics": {"orders": 3},
+   "racks": {"orders": [["a", "b"], ["b", "c"], ["c", "a"]]},
+   "members": {"m1": {"topics": ["orders"], "owned": [["orders", 0]],
+                      "generation": 5, "instance_id": null, "rack": "a",
+                      "since": [["orders", 0, 4]],
+                      "loads": [["orders", 0, 900.0, 65000.0, 12]]}},
+   "load_balance": {"threshold": 1.2, "after_ms": 60000, "max_moves": 5}}
+owned is what the member claims, generation when it got it (-1: none); since
+has generations by partition; loads are records/s, bytes/s and backlog;
+load_balance has the group's options of that name, for load-balanced.
+
+\b
+moved     partitions that leave an owner who is still there
+fewest    the fewest that must, for any complete and balanced assignment
+pauses    rounds in which a partition has no owner: eager stops them all,
+          cooperative only what moves (a Cohort group always does that)
+Members added by number are new-1, new-2 … and want what most others do;
+range and roundrobin go by name: +executor-9 adds one under its own.
+In JSON, assignment is what the assignor answers to this input, transferring
+what it withholds until its owner has given it up, settled where it ends.
+"""
+
+
+class BadCase(click.ClickException):
+    """What was given can't be simulated; one line, exit status 2."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseSource:
+    """Where a case comes from: one of ``group_id`` and ``path`` is given."""
+
+    group_id: str | None
+    path: str | None
+    servers: str | None
+    config: str | None
+
+
+@click.command("simulate", epilog=_EPILOG)
+@click.option("--group", "group_id", metavar="GROUP", help="A live group: of a Cohort query on this host, or in Kafka.")
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka about the group, at this broker.")
+@click.option("--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included.")
+@click.option("--input", "path", metavar="FILE", help="A case as JSON; - is standard input.")
+@click.option("--members", multiple=True, metavar="CHANGE", help="+2, +2@RACK, +NAME or -NAME; may be repeated.")
+@click.option("--partitions", multiple=True, metavar="TOPIC=N", help="Give a topic N partitions; may be repeated.")
+@click.option(
+    "--assignor",
+    metavar="NAME",
+    help="Another assignor than the group's or the case's; your own as package.module.Class.",
+)
+@click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
+@click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {SHOWN}.")
+@click.option("--all", "everything", is_flag=True, help="Show every member and all its partitions.")
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json", "case"]),
+    default="table",
+    show_default=True,
+    help="How to print it; case prints the changed case, to be edited and given to --input.",
+)
+def simulate_command(
+    group_id: str | None,
+    servers: str | None,
+    config: str | None,
+    path: str | None,
+    members: tuple[str, ...],
+    partitions: tuple[str, ...],
+    assignor: str | None,
+    comparing: bool,
+    members_shown: int | None,
+    everything: bool,
+    output: str,
+) -> None:
+    """Show what an assignor would do to a group, without doing it.
+
+    The group is a live one or a case in JSON; it can be changed first. With --bootstrap-server it is any Kafka
+    consumer group: Kafka doesn't tell subscriptions, so its members are taken to want all topics that are assigned
+    or have committed offsets.
+    """
+    _check(group_id, servers, config, path, members_shown, everything)
+    with _without_collections():
+        try:
+            base = _case(_CaseSource(group_id, path, servers, config))
+            case = change_members(change_partitions(base, partitions), members)
+            if path and not assignor:
+                _no_code(case.assignor)
+            case = replace(case, assignor=assignor or case.assignor)
+            most = None if everything else members_shown or SHOWN
+            shown = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
+            if output == "case":
+                _say(views.lines(as_value(case)))
+            else:
+                _run(shown, comparing=comparing, live=not path and not assignor, output=output)
+        except CaseError as error:
+            raise BadCase(str(error)) from None
+        except InvalidAssignment as error:
+            raise CohortError(printable(str(error))) from None
+
+
+def _check(
+    group_id: str | None,
+    servers: str | None,
+    config: str | None,
+    path: str | None,
+    members_shown: int | None,
+    everything: bool,
+) -> None:
+    """Raise UsageError for options that don't go together."""
+    if (group_id is None) == (path is None):
+        raise click.UsageError("give either --group or --input.")
+    if path is not None and (servers or config):
+        raise click.UsageError("--bootstrap-server and --command-config go with --group, not with --input.")
+    if config and not servers:
+        raise click.UsageError("--command-config needs --bootstrap-server.")
+    if members_shown is not None and everything:
+        raise click.UsageError("--members-shown and --all exclude each other.")
+
+
+def _no_code(word: str) -> None:
+    """Raise CaseError for a case that names code to be run: it may come from anybody."""
+    if re.search("[.:]", word) and not word.startswith(options.KAFKAS_PACKAGE):
+        raise CaseError(f"assignor {word}: code is not run because a case names it; give --assignor {word}")
+
+
+def _named(word: str) -> Assignor:
+    """The assignor of this name: a built-in one, Kafka's class of it, or anybody's own by entry point or dotted name.
+
+    Raises CaseError.
+    """
+    try:
+        (assignor,) = custom_assignors.load([options.assignor_name(word)]).values()
+    except OptionError as error:
+        option = f"option {custom_assignors.OPTION}"
+        raise CaseError(str(error).replace(f"{option}=", "assignor ").replace(option, "assignor")) from None
+    return assignor
+
+
+def _chosen(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
+    """The case's assignor, and a note where a live group's is not known here.  Raises CaseError."""
+    if not case.assignor and not live:
+        raise CaseError(f"the case names no assignor: give --assignor, one of {', '.join(sorted(ASSIGNORS))}")
+    try:
+        return _named(case.assignor or DEFAULT_ASSIGNOR), []
+    except CaseError:
+        if not live:
+            raise
+        note = f"the group's assignor {case.assignor} is not known here: {DEFAULT_ASSIGNOR} is shown"
+        return _named(DEFAULT_ASSIGNOR), [note]
+
+
+def _run(shown: views.CaseView, *, comparing: bool, live: bool, output: str) -> None:
+    base, case = shown.base, shown.case
+    notes = [*case.notes, *oddities(case.topics, case.members, OwnedPartitions(case.topics, case.members))]
+    chosen, more = (None, []) if comparing and not case.assignor else _chosen(case, live=live)
+    notes += more
+    if comparing or chosen is None:
+        own = {chosen.name: chosen} if chosen else {}
+        seen = compare(base, case, dict(sorted((ASSIGNORS | own).items())).values())
+        if output == "json":
+            _say(views.compared_as_json(seen, notes))
+        else:
+            _print(lambda console: views.compared(shown, seen, notes, console))
+        return
+    one = simulate(base, case, chosen)
+    if output == "json":
+        _say(views.as_json(shown, one, notes))
+    else:
+        _print(lambda console: views.report(shown, one, notes, console))
+
+
+# --- where a case comes from -----------------------------------------------------------------------------
+
+
+def _case(source: _CaseSource) -> Case:
+    if source.path is not None:
+        return parse(_read(source.path))
+    group_id = source.group_id or ""
+    if source.servers is not None:
+        return live_case.of_kafka(live_case.CaseRequest(group_id, client_config(source.servers, source.config)))
+    try:
+        return live_case.of_status(connection_file.describe(group_id))
+    except CohortError as error:
+        if error.error != "GROUP_ID_NOT_FOUND":
+            raise
+        raise CohortError(f"{error}; for any other Kafka group give --bootstrap-server", error.error) from None
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-" and sys.stdin is None:
+            raise BadCase("--input -: standard input is closed")
+        if path == "-":
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
+        with open(path, "rb") as file:  # noqa: PTH123  a name that is opened as it is given
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadCase(f"--input {path} can't be read: {error.strerror}") from None
+
+
+# --- words -----------------------------------------------------------------------------------------------
+
+
+def _title(base: Case, case: Case) -> str:
+    """``3 members, 6 partitions of 2 topics; 1 member more, 2 fewer, orders 12 -> 48``."""
+    total = sum(case.topics.values())
+    said = (
+        f"{counted(len(case.members), 'member')}, {counted(total, 'partition')} of {counted(len(case.topics), 'topic')}"
+    )
+    added, removed = len(case.members.keys() - base.members.keys()), len(base.members.keys() - case.members.keys())
+    changes = [f"{counted(added, 'member')} more"] * bool(added) + [f"{counted(removed, 'member')} fewer"] * bool(
+        removed
+    )
+    changes += [
+        f"{printable(topic)} {base.topics[topic]:,} -> {count:,}"
+        for topic, count in sorted(case.topics.items())
+        if base.topics[topic] != count
+    ]
+    return f"{said}; {', '.join(changes)}" if changes else said
+
+
+def _print(show: Callable[[Console], None]) -> None:
+    """Print on the terminal as it is, or plain text of a fixed width."""
+    if sys.stdout.isatty():
+        show(Console(highlight=False))
+        return
+    text = StringIO()
+    show(Console(file=text, width=views.PLAIN_WIDTH, color_system=None, highlight=False, force_terminal=False))
+    for line in text.getvalue().splitlines():
+        click.echo(line.rstrip())
+
+
+def _say(text: Iterator[str]) -> None:
+    for line in text:
+        click.echo(line)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """A million partitions are lists of lists: looking for cycles among them takes longer than all the rest."""
+    was: Any = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -1,0 +1,222 @@
+"""A live group as a case for ``cohort simulate``: from a coordinator's status, or from Kafka through its admin API.
+
+Kafka tells who is in a group and what each has, but not what each wants: members are taken to want every topic that anybody
+in the group is assigned, or that the group has committed offsets of.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sparkcohort.assignors import Load, MemberSubscription, Partition
+from sparkcohort.cli.simulate.case import Case, LoadBalance
+from sparkcohort.cli.views import client_id
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import clients, group_requests
+from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+
+TIMEOUT_S: Final = 15.0
+FIRST_WAIT_S: Final = 0.5
+GENERATION: Final = 1  # Kafka's description has none: all members are of the same one
+QUIET: Final = {"log_level": "0"}
+
+WANT_ALL: Final = "Kafka doesn't tell subscriptions: every member is taken to want every topic assigned or committed"
+NO_RACKS: Final = "Kafka doesn't tell the members' racks"
+
+
+def of_status(status: Mapping[str, Any]) -> Case:
+    """The case of a live Cohort group (see ``status.build``); racks and loads where its partitions' rows have them."""
+    rows = {(row["topic"], row["partition"]): row for row in status["partitions"]}
+    held = {row["member_id"]: list(map(tuple, row["owned"])) for row in status["members"]}
+    numbers: dict[str, list[int]] = {}
+    for topic, number in sorted({*rows, *(partition for mine in held.values() for partition in mine)}):
+        numbers.setdefault(topic, []).append(number)
+    places = {(topic, number): (topic, at) for topic, found in numbers.items() for at, number in enumerate(found)}
+    loads: dict[str, dict[Partition, Load]] = {member: {} for member in sorted(held)}
+    for partition, row in rows.items():
+        if row.get("load") and loads:
+            # Somebody has to speak for what nobody owns: the first.
+            speaker = loads.get(row["member_id"], next(iter(loads.values())))
+            speaker[places[partition]] = Load(*row["load"])
+    members = {
+        row["member_id"]: MemberSubscription(
+            topics=tuple(numbers),
+            owned=tuple(sorted(places[partition] for partition in held[row["member_id"]])),
+            generation=status["generation"],
+            instance_id=row["instance_id"],
+            rack=row["rack"],
+            since={places[tp]: at for tp, at in zip(held[row["member_id"]], row["generations"], strict=True)},
+            loads=loads[row["member_id"]],
+        )
+        for row in status["members"]
+    }
+    racks = {t: [tuple(rows.get((t, n), {}).get("racks") or ()) for n in found] for t, found in numbers.items()}
+    notes = [_read_in_part(topic, found) for topic, found in numbers.items()]
+    if status["state"] != "Stable":
+        notes.append(f"the group is not settled: {status['state']}")
+    return Case(
+        topics={topic: len(found) for topic, found in numbers.items()},
+        members=members,
+        racks={topic: found for topic, found in racks.items() if any(found)},
+        assignor=status["protocol"] or "",
+        load_balance=LoadBalance(*status["load_balance"]),
+        names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},
+        notes=tuple(filter(None, notes)),
+    )
+
+
+def _read_in_part(topic: str, numbers: list[int]) -> str:
+    """Assignors count from 0: a topic of which the query reads some partitions is shown to them renumbered."""
+    if numbers == list(range(len(numbers))):
+        return ""
+    first = ", ".join(f"{place} is {topic}-{number}" for place, number in enumerate(numbers[:3]))
+    return f"{topic} is read in part, and its partitions are numbered anew: {first}{' …' * (len(numbers) > 3)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRequest:
+    """A group in Kafka, and the client's settings in librdkafka's words."""
+
+    group_id: str
+    conf: Mapping[str, str]
+
+
+def of_kafka(asked: CaseRequest) -> Case:
+    """The case of any consumer group.  Raises CohortError: no broker, no permission, no such group."""
+    heard: list[KafkaError] = []
+    try:
+        admin = clients.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
+    except KafkaException as error:  # no token, no descriptor
+        raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
+    try:
+        cluster = cluster_of(admin, heard)
+        found = group_requests.describe_groups(admin, [asked.group_id])
+        group = found[asked.group_id].result(TIMEOUT_S + 1)
+        racks = _racks(admin, cluster.topics)
+        sizes = {topic: len(about.partitions) for topic, about in cluster.topics.items() if not about.error}
+        committed = _committed_topics(asked, {t: n for t, n in sizes.items() if not t.startswith("__")})
+    except (KafkaException, TimeoutError) as error:
+        admin.poll(0)
+        raise as_cohort_error(asked, admin, error, heard) from None
+    if str(group.state.name) == "DEAD" or not (group.members or committed):
+        raise unknown_group(asked, admin)
+    return _case(group, sizes, racks, committed)
+
+
+def cluster_of(admin: AdminClient, heard: Iterable[KafkaError]) -> Any:
+    """The cluster's metadata; a wrong password is known before the time is over."""
+    deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_WAIT_S
+    while True:
+        try:
+            return admin.list_topics(timeout=wait_s)
+        except KafkaException:
+            admin.poll(0)
+            wait_s = min(2 * wait_s, deadline - time.monotonic())
+            if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in heard):
+                raise
+
+
+def _case(group: Any, sizes: Mapping[str, int], racks: Mapping[str, Any], committed: frozenset[str]) -> Case:
+    owned = {member.member_id: _assigned(member) for member in group.members}
+    assigned = {topic for mine in owned.values() for topic, _ in mine}
+    topics = {topic: sizes[topic] for topic in sorted(assigned | committed) if topic in sizes}
+    members = {
+        member.member_id: MemberSubscription(
+            topics=tuple(topics),
+            owned=owned[member.member_id],
+            generation=GENERATION,
+            instance_id=member.group_instance_id or None,
+        )
+        for member in group.members
+    }
+    notes = [WANT_ALL, NO_RACKS]
+    if str(group.state.name) != "STABLE":
+        notes.append(f"the group is not settled: {group.state.name}")
+    if any((member.group_instance_id or "").startswith("cohort-") for member in group.members):
+        notes.append(
+            "a member is the driver of a Cohort query: without --bootstrap-server, on its host, its executors show"
+        )
+    return Case(
+        topics=topics,
+        members=members,
+        racks={topic: racks[topic] for topic in topics if any(racks.get(topic, ()))},
+        assignor=group.partition_assignor or "",
+        names={member.member_id: member.client_id for member in group.members},
+        notes=tuple(notes),
+    )
+
+
+def _assigned(member: Any) -> tuple[Partition, ...]:
+    held = member.assignment.topic_partitions if member.assignment else ()
+    return tuple(sorted((each.topic, each.partition) for each in held))
+
+
+def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tuple[str, ...]]]:
+    """The racks that have a replica, by topic and partition; empty where brokers have none."""
+    nodes = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).nodes
+    rack = {node.id: node.rack for node in nodes if node.rack}
+    return {
+        topic: [
+            tuple(sorted({rack[broker] for broker in about.partitions[number].replicas if broker in rack}))
+            for number in sorted(about.partitions)
+        ]
+        for topic, about in topics.items()
+        if rack
+    }
+
+
+def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset[str]:
+    """The topics of which the group has committed offsets."""
+    partitions = [TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)]
+    group = GroupOffsets({**asked.conf, **QUIET}, asked.group_id)
+    try:
+        return frozenset(tp.topic for tp in group.committed(partitions, TIMEOUT_S))
+    finally:
+        group.close()
+
+
+def as_cohort_error(
+    asked: CaseRequest, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]
+) -> CohortError:
+    """What went wrong, in words for the user."""
+    inner = clients.error_of(error) if isinstance(error, KafkaException) else None
+    errors = [*([inner] if inner else []), *heard]
+    codes = [each.code() for each in errors]
+    refused = [clients.text_of(each) for each in errors if each.code() in kafka_errors.AUTHENTICATION]
+    if refused:
+        return kafka_errors.unauthenticated(asked.conf, refused[-1])
+    if kafka_errors.GROUP_DENIED in codes:
+        return kafka_errors.group_denied(asked.group_id)
+    if KafkaError.GROUP_ID_NOT_FOUND in codes:
+        return unknown_group(asked, admin)
+    text = clients.text_of(errors[-1]) if errors else "timed out"
+    servers = asked.conf.get("bootstrap.servers", "")
+    return CohortError(
+        f"--bootstrap-server {servers}: {redact_text(text, asked.conf)}; check the address, the network and "
+        "--command-config (security.protocol)"
+    )
+
+
+def unknown_group(asked: CaseRequest, admin: AdminClient) -> CohortError:
+    """The error of a group that Kafka doesn't know, with the nearest that it does."""
+    try:
+        listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
+        known = sorted(each.group_id for each in listed)
+    except (KafkaException, TimeoutError):
+        known = []
+    if asked.group_id in known:  # it has come, or its coordinator has moved, since that was asked
+        text = f"the coordinator of group {asked.group_id} does not know it yet: its query may be starting; ask again"
+        return CohortError(text, "COORDINATOR_LOAD_IN_PROGRESS")
+    near = difflib.get_close_matches(asked.group_id, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known[:6]) or 'no group'}"
+    return CohortError(f"Kafka knows no consumer group {asked.group_id}: {hint}", "GROUP_ID_NOT_FOUND")

@@ -1,0 +1,361 @@
+"""What an assignor would do to a group: every figure that ``cohort simulate`` prints.
+
+>>> from sparkcohort.assignors import find
+>>> from sparkcohort.cli.simulate.case import parse
+>>> case = parse('''{"topics": {"t0": 3, "t1": 3}, "members": {
+...   "C0": {"topics": ["t0", "t1"], "owned": [["t0", 0], ["t0", 2], ["t1", 1]], "generation": 1},
+...   "C1": {"topics": ["t0", "t1"], "owned": [["t0", 1], ["t1", 0], ["t1", 2]], "generation": 1},
+...   "C2": {"topics": ["t0", "t1"]}}}''')
+>>> seen = simulate(case, case, find("cooperative-sticky"))
+>>> seen.assignment["C2"], seen.transferring, seen.settled["C2"]
+((), (('t0', 2), ('t1', 2)), (('t0', 2), ('t1', 2)))
+>>> seen.moved, seen.fewest_moves, seen.spread_before, seen.spread, seen.rounds
+(2, 2, 3, 0, 2)
+>>> seen.paused_cooperative
+{1: (('t0', 2), ('t1', 2))}
+
+**One answer, and where it ends.**  ``assignment`` is what the assignor answers to exactly this input, in one call.  A
+cooperative assignor withholds what somebody has to give up first (``transferring``), so the group takes further rounds:
+``settled`` is what everybody has when none is due any more.  An eager assignor's answer is final.
+
+**Moved** are the partitions whose owner is still there, still wants them, and yet isn't who has them once settled.
+**Placed** are those that get an owner and had none: new ones, and those of members that are gone.  **The fewest moves**
+are the least number of partitions that have to leave such an owner for any assignment that is complete and balanced (the
+sum of the squares of the loads is the least that the subscriptions allow; see ``assignors.sticky``), racks and loads set
+aside: no assignor can be balanced by counts and move fewer.
+
+**A pause** is a round during which a partition that somebody wants has no owner.  Under the eager protocol everybody
+gives up everything before every round.  Under the cooperative one an owner gives up what it must when it is told, at the end of a
+round, so that a partition that moves stands still in the next one, and what nobody owned waits for the first.  Cohort's
+leader keeps to the cooperative protocol whatever the assignor (see ``leader``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sparkcohort.assignors import Assignor, MemberSubscription, Partition
+from sparkcohort.assignors.api import Assignment
+from sparkcohort.assignors.load import weights
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
+from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.sticky import balance
+from sparkcohort.cli.simulate.case import Case
+from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions
+from sparkcohort.runtime.leader import assignment as leader
+from sparkcohort.runtime.leader.assignment import InvalidAssignment
+from sparkcohort.runtime.leader.imbalance import Balance
+
+MOST_ROUNDS: Final = 10
+"""Cooperative rounds after which a group that still revokes is said not to settle; Kafka's own need four at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one assignor does; see the module for the words.
+
+    ``owned`` partitions have an owner who is still there and wants them.  ``rounds`` are those of the assignor's own protocol; ``settles`` is False when ``MOST_ROUNDS`` weren't enough.
+    ``spread`` is max - min of the partitions of those who want any; ``rack_mismatches`` counts partitions whose owner's
+    rack has no replica, None where no rack of a member or of a replica is known.  ``busiest`` is the highest load of a
+    member (records per second) over the mean, None where no load is known.  ``relieved`` has what load-balanced moves
+    later, once an imbalance has lasted, a round each; it is part of what ``settled`` and the rest tell.  ``paused_cooperative`` has the partitions
+    by the number of rounds for which they pause; under eager ``paused_eager`` partitions, all that are wanted, pause for one.
+    """
+
+    assignor: str
+    cooperative: bool
+    assignment: Assignment
+    transferring: tuple[Partition, ...]
+    before: Assignment
+    settled: Assignment
+    rounds: int
+    settles: bool
+    owned: int
+    moved: int
+    placed: int
+    fewest_moves: int
+    spread_before: int
+    spread: int
+    rack_mismatches_before: int | None
+    rack_mismatches: int | None
+    busiest_before: float | None
+    busiest: float | None
+    relieved: tuple[Relief, ...]
+    paused_eager: int
+    rounds_cooperative: int
+    paused_cooperative: Mapping[int, tuple[Partition, ...]]
+
+    def figures(self) -> dict[str, Any]:
+        """All that is a number, in plain values: what tells assignors apart."""
+        counts = {str(rounds): len(found) for rounds, found in sorted(self.paused_cooperative.items())}
+        return {
+            **{name: getattr(self, name) for name in FIGURES},
+            "transferring": len(self.transferring),
+            "relieved": [relief._asdict() for relief in self.relieved],
+            "pauses": {
+                "eager": {"rounds": 1, "paused": {"1": self.paused_eager} if self.paused_eager else {}},
+                "cooperative": {"rounds": self.rounds_cooperative, "paused": counts},
+            },
+        }
+
+
+FIGURES: Final = (
+    "assignor",
+    "cooperative",
+    "owned",
+    "moved",
+    "placed",
+    "fewest_moves",
+    "rounds",
+    "settles",
+    "spread_before",
+    "spread",
+    "rack_mismatches_before",
+    "rack_mismatches",
+    "busiest_before",
+    "busiest",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What is the same whatever the assignor: the group before, and what it claims validly after the change."""
+
+    base: Case
+    case: Case
+    before: Assignment
+    claims: OwnedPartitions
+    loads: Mapping[Partition, float]
+    fewest: int
+
+
+def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
+    """What the assignor does to ``case``, which is ``base`` after its changes.
+
+    Raises InvalidAssignment when the assignor breaks its contract or raises.
+    """
+    return _outcome(_common(base, case), assignor)
+
+
+def compare(base: Case, case: Case, assignors: Iterable[Assignor]) -> list[Outcome]:
+    """The same for several assignors, in this order."""
+    common = _common(base, case)
+    return [_outcome(common, assignor) for assignor in assignors]
+
+
+def _common(base: Case, case: Case) -> _Common:
+    claims = OwnedPartitions(case.topics, case.members)
+    before = (claims if base is case else OwnedPartitions(base.topics, base.members)).owned
+    return _Common(
+        base=base,
+        case=case,
+        before={member: tuple(sorted(before[member])) for member in sorted(before)},
+        claims=claims,
+        loads=observed(base),
+        fewest=_fewest(case, claims.owned),
+    )
+
+
+def _outcome(common: _Common, assignor: Assignor) -> Outcome:
+    base, case = common.base, common.case
+    balancing = assignor if isinstance(assignor, LoadBalancedAssignor) else None
+    rounds = _RebalanceRounds(assignor, case, common.claims, balancing)
+    settled = rounds.given if assignor.cooperative else rounds.first
+    gained = {member: len(set(mine) - common.claims.owned[member]) for member, mine in settled.items()}
+    moved = sum(len(mine.difference(settled[member])) for member, mine in common.claims.owned.items())
+    return Outcome(
+        assignor=assignor.name,
+        cooperative=assignor.cooperative,
+        assignment=rounds.first,
+        transferring=tuple(unowned(case, rounds.first)),
+        before=common.before,
+        settled=settled,
+        rounds=rounds.number if assignor.cooperative else 1,
+        settles=rounds.settles or not assignor.cooperative,
+        owned=sum(map(len, common.claims.owned.values())),
+        moved=moved,
+        placed=sum(gained.values()) - moved,
+        fewest_moves=common.fewest,
+        spread_before=spread(base, common.before),
+        spread=spread(case, settled),
+        rack_mismatches_before=rack_mismatches(base, common.before),
+        rack_mismatches=rack_mismatches(case, settled),
+        busiest_before=busiest(base, common.loads, common.before),
+        busiest=busiest(case, common.loads, settled),
+        relieved=tuple(rounds.relieved),
+        paused_eager=sum(subscribed_partitions(case).values()),
+        rounds_cooperative=rounds.number,
+        paused_cooperative=rounds.paused(),
+    )
+
+
+def _answer(assignor: Assignor, case: Case) -> Assignment:
+    """One call of the assignor, judged as the group's leader does.  Raises InvalidAssignment naming it."""
+    try:
+        given, _ = leader.run_assignor(assignor, assignor.name, case.topics, case.members, case.racks)
+    except (Exception, SystemExit) as error:
+        raise InvalidAssignment(leader.blamed(assignor.name, error)) from error
+    return dict(given)
+
+
+# --- cooperative rounds ----------------------------------------------------------------------------------
+
+
+class _RebalanceRounds:
+    """Rounds of the cooperative protocol as the group's leader has them, until nobody has anything to give up.
+
+    ``first`` is the first answer, ``given`` who has what in the end.  Loads are shown to load-balanced only; its rounds
+    move nothing for them until an imbalance has lasted, which it does here for as long as a round would relieve it.
+    """
+
+    def __init__(
+        self, assignor: Assignor, case: Case, claims: OwnedPartitions, balancing: LoadBalancedAssignor | None
+    ) -> None:
+        self._balancing = balancing and replace(
+            balancing, threshold=case.load_balance.threshold, max_moves=case.load_balance.max_moves
+        )
+        self._assignor = replace(self._balancing, max_moves=0) if self._balancing else assignor
+        self._loads = (
+            weights.observed(case.topics, case.members, resolve(case.topics, case.members)) if balancing else {}
+        )
+        self._case = replace(case, members=self._loaded(case.members))
+        self._claims = claims
+        self._generation = max((said.generation for said in case.members.values()), default=0)
+        self._pauses = dict.fromkeys(unowned(case, claims.owned), 1)
+        self.number, self.relieved = 0, list[Relief]()
+        self.first = _answer(self._assignor, self._case)
+        self.given, self.settles = self._run_rounds(self.first)
+        while self._balancing and self.settles and len(self.relieved) < MOST_ROUNDS:
+            self._join(self.given)
+            relief = self._balancing.relief(self._case.topics, self._case.members, self._case.racks)
+            if relief is None:
+                break
+            self.relieved.append(relief)
+            self.given, self.settles = self._run_rounds(_answer(self._balancing, self._case))
+
+    def _run_rounds(self, answer: Assignment) -> tuple[Assignment, bool]:
+        last = self.number + MOST_ROUNDS
+        while True:
+            self.number += 1
+            given = self._claims.adjust_assignment(answer)
+            settles = not _revokes(self._case, given)
+            if settles or self.number == last:
+                return given, settles
+            self._join(given)
+            for partition in unowned(self._case, given):
+                self._pauses[partition] = self._pauses.get(partition, 0) + 1
+            answer = _answer(self._assignor, self._case)
+
+    def _join(self, given: Assignment) -> None:
+        """Everybody joins the next round with what it has now."""
+        members = _rejoined(self._case.members, given, self._generation + self.number)
+        self._case = replace(self._case, members=self._loaded(members))
+        self._claims = OwnedPartitions(self._case.topics, self._case.members)
+
+    def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
+        if self._balancing:
+            return Balance(self._balancing, self._loads).loaded(members)
+        return {name: replace(said, loads={}) if said.loads else said for name, said in members.items()}
+
+    def paused(self) -> dict[int, tuple[Partition, ...]]:
+        """The partitions by the number of rounds for which they had no owner."""
+        found: dict[int, list[Partition]] = {}
+        for partition in sorted(self._pauses):
+            found.setdefault(self._pauses[partition], []).append(partition)
+        return {rounds: tuple(found[rounds]) for rounds in sorted(found)}
+
+
+def _revokes(case: Case, given: Assignment) -> bool:
+    """Whether somebody has to give up what it holds, and joins again when it has."""
+    return any(not set(said.owned) <= set(given[member]) for member, said in case.members.items() if said.owned)
+
+
+def _rejoined(
+    members: Mapping[str, MemberSubscription], given: Assignment, generation: int
+) -> dict[str, MemberSubscription]:
+    """The members as they join the next round."""
+    found = {}
+    for member, said in members.items():
+        kept, known = set(said.owned), said.since
+        since = {p: known[p] if p in kept else generation for p in given[member] if p in known or p not in kept}
+        found[member] = replace(said, owned=given[member], generation=generation, since=since)
+    return found
+
+
+# --- figures ---------------------------------------------------------------------------------------------
+
+
+def subscribed_partitions(case: Case) -> dict[str, int]:
+    """Number of partitions of the topics that exist and that somebody subscribes to; topics sorted."""
+    subscribed = {topic for said in case.members.values() for topic in said.topics}
+    return {topic: count for topic, count in sorted(case.topics.items()) if topic in subscribed}
+
+
+def unowned(case: Case, given: Mapping[str, Iterable[Partition]]) -> list[Partition]:
+    """The wanted partitions that nobody has, sorted."""
+    marks = {topic: bytearray(count) for topic, count in subscribed_partitions(case).items()}
+    for partitions in given.values():
+        for topic, number in partitions:
+            marks[topic][number] = 1
+    return [(topic, number) for topic, row in marks.items() for number in _zeros(row)]
+
+
+def _zeros(row: bytearray) -> Iterable[int]:
+    place = row.find(0)
+    while place >= 0:
+        yield place
+        place = row.find(0, place + 1)
+
+
+def spread(case: Case, given: Mapping[str, Iterable[Partition]]) -> int:
+    """Most less fewest partitions among the members that want any topic that there is; 0 without such members."""
+    loads = [len(tuple(given.get(member, ()))) for member in subscribers(case)]
+    return max(loads, default=0) - min(loads, default=0)
+
+
+def subscribers(case: Case) -> list[str]:
+    """The members that want some partition that exists, sorted."""
+    there = {topic for topic, count in case.topics.items() if count}
+    return [member for member in sorted(case.members) if not there.isdisjoint(case.members[member].topics)]
+
+
+def rack_mismatches(case: Case, given: Mapping[str, Iterable[Partition]]) -> int | None:
+    """Partitions that have replicas in known racks, none of them that of their owner (KIP-881)."""
+    racks = {member: said.rack for member, said in case.members.items() if said.rack is not None}
+    if not racks or not any(map(any, case.racks.values())):
+        return None
+    found = 0
+    for member, rack in racks.items():
+        for topic, number in given.get(member, ()):
+            where = case.racks[topic][number] if topic in case.racks else ()
+            found += bool(where) and rack not in where
+    return found
+
+
+def busiest(case: Case, loads: Mapping[Partition, float], given: Mapping[str, Iterable[Partition]]) -> float | None:
+    """The highest of the members' loads (records per second) over their mean; None where there is no load."""
+    totals = [sum(loads.get(partition, 0.0) for partition in given.get(member, ())) for member in subscribers(case)]
+    return max(totals) * len(totals) / sum(totals) if sum(totals) else None
+
+
+def observed(case: Case) -> dict[Partition, float]:
+    """Records per second by partition, as members observed them; of two that did, the later by id counts."""
+    return {
+        partition: load.records
+        for member in sorted(case.members)
+        for partition, load in case.members[member].loads.items()
+    }
+
+
+def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
+    """The fewest moves: arithmetic where all want the same, else those of the target that is the best there is."""
+    there = {topic for topic, count in case.topics.items() if count}
+    hungry = subscribers(case)
+    if len({frozenset(there.intersection(case.members[member].topics)) for member in hungry}) > 1:
+        target = balance(case.topics, case.members, resolve(case.topics, case.members))
+        return sum(len(mine.difference(target[member])) for member, mine in owned.items())
+    few, one_more = divmod(sum(subscribed_partitions(case).values()), len(hungry) or 1)
+    over = [len(owned[member]) - few for member in hungry if len(owned[member]) > few]
+    return sum(over) - min(one_more, len(over))

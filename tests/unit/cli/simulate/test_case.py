@@ -1,0 +1,312 @@
+"""Cases of ``cohort simulate``: what is read, what is refused and in which words, what is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkcohort.assignors import Load, MemberSubscription
+from sparkcohort.cli.simulate import case as simulation_case
+from sparkcohort.cli.simulate.case import MOST_PARTITIONS, Case, CaseError, as_value, parse
+from sparkcohort.cli.simulate.changes import change_members, change_partitions
+from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions, oddities
+from tests.kit import groups
+
+WHOLE: dict[str, Any] = {
+    "assignor": "cooperative-sticky",
+    "topics": {"orders": 2, "returns": 1},
+    "racks": {"orders": [["a", "b"], []]},
+    "members": {
+        "m1": {
+            "topics": ["orders", "returns"],
+            "owned": [["orders", 0], ["gone", 7]],
+            "generation": 5,
+            "instance_id": "i1",
+            "rack": "a",
+            "since": [["orders", 0, 4]],
+            "loads": [["orders", 0, 900, 65000.5, 12]],
+        },
+        "m2": {"topics": []},
+    },
+    "load_balance": {"threshold": 1.5, "max_moves": 3},
+}
+
+
+def test_everything_that_a_case_has_is_read() -> None:
+    """Each key of the case and of a member has its place; what is left out is at its default."""
+    case = parse(json.dumps(WHOLE))
+    assert (case.assignor, case.topics) == ("cooperative-sticky", {"orders": 2, "returns": 1})
+    assert case.load_balance == (1.5, 60_000, 3)
+    assert case.racks == {"orders": (("a", "b"), ())}
+    assert case.members["m1"] == MemberSubscription(
+        topics=("orders", "returns"),
+        owned=(("orders", 0), ("gone", 7)),
+        generation=5,
+        instance_id="i1",
+        rack="a",
+        since={("orders", 0): 4},
+        loads={("orders", 0): Load(900.0, 65000.5, 12)},
+    )
+    assert case.members["m2"] == MemberSubscription(())
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"threshold": 1}, "load_balance.threshold: expected a number above 1, got 1.0"),
+        ({"max_moves": True}, "load_balance.max_moves: expected a whole number"),
+        ({"after": 1}, 'load_balance: unknown key "after"; did you mean "after_ms"?'),
+        ([], "load_balance: expected a JSON object"),
+    ],
+)
+def test_options_of_load_balancing_are_those_that_there_are(said: Any, words: str) -> None:
+    """As the source's own options of that name have them."""
+    with pytest.raises(CaseError, match=re.escape(words)):
+        parse(json.dumps(WHOLE | {"load_balance": said}))
+
+
+def test_a_case_that_is_written_is_read_as_it_was() -> None:
+    """as_value and parse are each other's inverse; bytes with a byte order mark are read too."""
+    case = parse(json.dumps(WHOLE))
+    assert parse(b"\xef\xbb\xbf" + json.dumps(as_value(case)).encode()) == case
+
+
+@given(topics=groups.topics(), members=groups.members())
+def test_any_group_can_be_written_and_read(topics: dict[str, int], members: groups.Members) -> None:
+    """Whatever the members claim."""
+    assert parse(json.dumps(as_value(Case(topics, members)))).members == members
+
+
+def test_null_is_not_told() -> None:
+    """Of what may be left out, null says as little; of what may not, it is a mistake."""
+    bare = parse('{"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}')
+    said = '{"assignor": null, "racks": null, "topics": {"t": 1}, "members": {"m": {"topics": ["t"], %s}}}'
+    optional = ("owned", "generation", "instance_id", "rack", "since", "loads")
+    assert parse(said % ", ".join(f'"{key}": null' for key in optional)) == bare
+    for text in ('{"topics": null, "members": {}}', '{"topics": {}, "members": null}'):
+        with pytest.raises(CaseError, match="expected a JSON object, got null"):
+            parse(text)
+
+
+def changed(path: str, value: Any) -> str:
+    """The whole case as JSON with the value at ``path`` (dots between keys) replaced, or deleted where it's None."""
+    case = json.loads(json.dumps(WHOLE))
+    *way, last = [int(word) if word.isdigit() else word for word in path.split(".")]
+    place: Any = case
+    for word in way:
+        place = place[word]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return json.dumps(case)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("topics", ..., 'the key "topics" is missing'),
+        ("members", ..., 'the key "members" is missing'),
+        ("member", {}, 'unknown key "member"; did you mean "members"?'),
+        ("xyz", {}, 'unknown key "xyz"; there is "assignor", "load_balance", "members", "racks", "topics"'),
+        ("assignor", 3, "assignor: expected a name, got 3"),
+        ("assignor", "", 'assignor: expected a name, got ""'),
+        ("topics", [], "topics: expected a JSON object, got []"),
+        ("topics.", 3, "topics: an empty name"),
+        ("topics.orders", -1, "topics.orders: expected a whole number from 0 to 2,147,483,647, got -1"),
+        ("topics.orders", 1.0, "topics.orders: expected a whole number from 0 to 2,147,483,647, got 1.0"),
+        ("topics.orders", "2", 'topics.orders: expected a whole number from 0 to 2,147,483,647, got "2"'),
+        ("topics.orders", True, "topics.orders: expected a whole number from 0 to 2,147,483,647, got true"),
+        ("topics.more", MOST_PARTITIONS, "topics: 5,000,003 partitions are too many, at most 5,000,000"),
+        ("members", [1], "members: expected a JSON object, got a list of 1"),
+        ("members.", {"topics": []}, "members: an empty name"),
+        ("members.m1", 7, "members.m1: expected a JSON object, got 7"),
+        ("members.m1.topics", ..., 'members.m1: the key "topics" is missing'),
+        ("members.m1.topic", [], 'members.m1: unknown key "topic"; did you mean "topics"?'),
+        ("members.m1.topics", "orders", 'members.m1.topics: expected a JSON list, got "orders"'),
+        ("members.m1.topics.0", 1, "members.m1.topics[0]: expected a name, got 1"),
+        ("members.m1.topics.0", "returns", 'members.m1.topics: "returns" stands twice'),
+        ("members.m1.owned", {}, "members.m1.owned: expected a JSON list, got {}"),
+        ("members.m1.owned.0", "orders-0", 'members.m1.owned[0]: expected [topic, partition], got "orders-0"'),
+        ("members.m1.owned.0", ["orders"], "members.m1.owned[0]: expected [topic, partition], got a list of 1"),
+        ("members.m1.owned.1", [1, 1], "members.m1.owned[1][0]: expected a name, got 1"),
+        ("members.m1.owned.1", ["t", -1], "members.m1.owned[1][1]: expected a whole number from 0 to"),
+        ("members.m1.owned.1", ["t", False], "members.m1.owned[1][1]: expected a whole number from 0 to"),
+        ("members.m1.owned.1", ["orders", 0], "members.m1.owned: orders-0 stands twice"),
+        ("members.m1.generation", -2, "members.m1.generation: expected a generation, a whole number from 0 on"),
+        ("members.m1.instance_id", 1, "members.m1.instance_id: expected a name, got 1"),
+        ("members.m1.rack", "", 'members.m1.rack: expected a name, got ""'),
+        (
+            "members.m1.since.0",
+            ["orders", 0],
+            "members.m1.since[0]: expected [topic, partition, generation], got a list",
+        ),
+        ("members.m1.since.0", ["orders", 0, "x"], "members.m1.since[0][2]: expected a generation, a whole number"),
+        ("members.m1.loads.0", ["orders", 0, 1, 1], "expected [topic, partition, records, bytes, backlog], got a list"),
+        ("members.m1.loads.0", ["orders", 0, -1, 1, 1], "members.m1.loads[0][2]: expected a number from 0 to 1e15"),
+        ("members.m1.loads.0", ["orders", 0, 1, "1", 1], "members.m1.loads[0][3]: expected a number from 0 to 1e15"),
+        ("members.m1.loads.0", ["orders", 0, 1e16, 1, 1], "members.m1.loads[0][2]: expected a number from 0 to 1e15"),
+        (
+            "members.m1.loads.0",
+            ["orders", 0, 1, 1, 10**16],
+            "members.m1.loads[0][4]: expected a whole number from 0 to",
+        ),
+        ("members.m1.loads.0", ["orders", 0, 1, 1, 1.5], "members.m1.loads[0][4]: expected a whole number from 0 to"),
+        ("members.m1.loads", [["t", 0, 1, 1, 1], ["t", 0, 2, 2, 2]], "members.m1.loads: t-0 stands twice"),
+        ("racks", [], "racks: expected a JSON object, got []"),
+        ("racks.order", [], 'racks: there is no topic "order"; did you mean "orders"?'),
+        ("racks.orders", [["a"]], "racks.orders: 1 partition listed, but topics has 2 of them"),
+        ("racks.orders.1", "a", 'racks.orders[1]: expected the racks of its replicas, like ["a", "b"], got "a"'),
+        ("racks.orders.1", [["a"]], "racks.orders[1]: expected the racks of its replicas"),
+        ("racks.orders.1", [None], "racks.orders[1]: expected the racks of its replicas"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(path: str, value: Any, words: str) -> None:
+    """Unknown keys, wrong types, negative numbers, duplicates: where, what was expected, what is there."""
+    with pytest.raises(CaseError) as error:
+        parse(changed(path, value))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the case is empty"),
+        (b" \n\t", "the case is empty"),
+        (
+            "{\n  'topics': 1}",
+            "the case is not JSON: Expecting property name enclosed in double quotes at line 2, column 3",
+        ),
+        ('{"topics": {}, "members": {}} x', "the case is not JSON: Extra data at line 1, column 31"),
+        ("[]", "expected a JSON object, got []"),
+        ('{"topics": {"t": 1, "t": 2}, "members": {}}', 'the key "t" stands twice in one object'),
+        ('{"topics": {"t": NaN}, "members": {}}', "NaN is no number that JSON has"),
+        ('{"topics": {"t": 1e999}, "members": {}}', "topics.t: expected a whole number"),
+        ('{"topics": {"t": ' + "9" * 5000 + '}, "members": {}}', "a number that is too long"),
+        ("[" * 200_000, "nested too deeply"),
+        (b'{"topics": "\xff"}', "the case is not UTF-8: byte 12"),
+    ],
+)
+def test_what_is_no_json_is_said_so(text: str | bytes, words: str) -> None:
+    """Empty, cut, doubled, not text: with line and column where there are some."""
+    with pytest.raises(CaseError) as error:
+        parse(text)
+    assert words in str(error.value)
+    assert len(str(error.value)) < 200
+
+
+def test_a_case_that_is_too_big_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More bytes or members than there can be are refused before anything is made of them."""
+    monkeypatch.setattr(simulation_case, "MOST_BYTES", 2**20)
+    with pytest.raises(CaseError, match="larger than 1 MiB"):
+        parse(b" " * (2**20 + 1))
+    monkeypatch.setattr(simulation_case, "MOST_MEMBERS", 1)
+    with pytest.raises(CaseError, match="members: 2 are too many, at most 1"):
+        parse(json.dumps(WHOLE))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["topics", "members", "m1", "owned"]), inner),
+    )
+)
+def test_anything_else_is_a_case_error_too(value: Any) -> None:
+    """Whatever JSON comes: a case, or one line of error, never another exception."""
+    try:
+        parse(json.dumps(value))
+    except CaseError as error:
+        assert "\n" not in str(error)
+
+
+def a_case() -> Case:
+    """Three members, two of them of one client id."""
+    m1, m2 = (MemberSubscription(("orders",), (("orders", number),), 5, f"i{number}") for number in (0, 1))
+    m3 = MemberSubscription(("orders", "returns"))
+    names = {"m1": "executor-1", "m2": "twin", "m3": "twin"}
+    return Case({"orders": 2, "returns": 1}, {"m1": m1, "m2": m2, "m3": m3}, {"orders": (("a",), ("b",))}, names=names)
+
+
+def test_members_come_and_go() -> None:
+    """New ones want what most want, under names of their own; old ones go by id, client id or instance id."""
+    case = change_members(a_case(), ["-executor-1", "+1", "+1@b", "-i1"])
+    assert list(case.members) == ["m3", "new-1", "new-2"]
+    assert case.members["new-1"] == MemberSubscription(("orders",))
+    assert case.members["new-2"].rack == "b"
+    assert case.notes == ("members want different topics; new ones want what most do: 1 topic",)
+    assert list(change_members(case, ["+1"]).members)[-1] == "new-3"
+    named = change_members(case, ["+executor-9@b"]).members["executor-9"]
+    assert (named.topics, named.rack) == (("orders",), "b")
+    assert change_members(Case({"t": 1}, {}), ["+1"]).members["new-1"].topics == ("t",)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("-m4", 'there is no member "m4"; did you mean "m3"?'),
+        ("-executor-2", 'there is no member "executor-2"; did you mean "executor-1"?'),
+        ("-twin", '2 members are called "twin": give the id of one, "m2", "m3"'),
+        ("+0", "from 1 to 99,997 members can be added"),
+        ("+99998", "from 1 to 99,997 members can be added"),
+        ("+1000000000", "from 1 to 99,997 members can be added"),
+        (f"+{'9' * 5000}", "from 1 to 99,997 members can be added"),
+        ("+1,-m2", "one change at a time, the option may be repeated"),
+        ("+m1", 'there is a member "m1" already'),
+        ("3", "expected +2 (two more), +2@rack (in that rack), +name (one called so) or -name"),
+        ("+@b", "expected +2"),
+        ("", "expected +2"),
+        ("-", "expected +2"),
+    ],
+)
+def test_a_change_of_members_that_can_not_be(change: str, words: str) -> None:
+    """Unknown, ambiguous, too many, no change at all."""
+    with pytest.raises(CaseError) as error:
+        change_members(a_case(), [change])
+    assert words in str(error.value)
+
+
+def test_topics_grow_and_shrink() -> None:
+    """Racks of new partitions are unknown, those of partitions that are gone are gone."""
+    grown = change_partitions(a_case(), ["orders=3", "returns=0"])
+    assert (grown.topics, grown.racks["orders"]) == ({"orders": 3, "returns": 0}, (("a",), ("b",), ()))
+    assert change_partitions(grown, ["orders=1"]).racks["orders"] == (("a",),)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("order=3", 'there is no topic "order"; did you mean "orders"?'),
+        ("orders=-3", "expected TOPIC=NUMBER"),
+        ("orders", "expected TOPIC=NUMBER"),
+        ("=3", "expected TOPIC=NUMBER"),
+        ("orders=5000000", "5,000,001 partitions are too many"),
+        ("orders=99999999999", "expected TOPIC=NUMBER"),
+    ],
+)
+def test_a_change_of_partitions_that_can_not_be(change: str, words: str) -> None:
+    """Unknown topics, what is no number, too many."""
+    with pytest.raises(CaseError) as error:
+        change_partitions(a_case(), [change])
+    assert words in str(error.value)
+
+
+def test_what_assignors_pass_over_is_told() -> None:
+    """Claims of what isn't there, isn't wanted, or is claimed twice; topics nobody wants; topics that aren't there."""
+    members = {
+        "a": MemberSubscription(("t", "absent"), (("t", 0), ("t", 9), ("u", 0)), 1),
+        "b": MemberSubscription(("t",), (("t", 0),), 1),
+    }
+    topics = {"t": 2, "u": 1}
+    assert oddities(topics, members, OwnedPartitions(topics, members)) == [
+        "1 partition claimed by several members: the highest generation counts, and none that two have: t-0",
+        "1 partition claimed but not there: t-9",
+        "1 partition claimed by a member that doesn't subscribe to the topic: u-0",
+        "nobody subscribes to u",
+        "subscribed to but not there: absent",
+    ]
