@@ -28,7 +28,7 @@ from sparkcohort.cli.views import printable
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
 from sparkcohort.runtime.shell.coordinator import custom_assignors
-from sparkcohort.runtime.shell.options import parse as options
+from sparkcohort.runtime.shell.options.assignor_names import KAFKAS_PACKAGE, assignor_name
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.text import counted
 
@@ -172,7 +172,7 @@ def _check(
 
 def _no_code(word: str) -> None:
     """Raise CaseError for a case that names code to be run: it may come from anybody."""
-    if re.search("[.:]", word) and not word.startswith(options.KAFKAS_PACKAGE):
+    if re.search("[.:]", word) and not word.startswith(KAFKAS_PACKAGE):
         raise CaseError(f"assignor {word}: code is not run because a case names it; give --assignor {word}")
 
 
@@ -182,7 +182,7 @@ def _named(word: str) -> Assignor:
     Raises CaseError.
     """
     try:
-        (assignor,) = custom_assignors.load([options.assignor_name(word)]).values()
+        (assignor,) = custom_assignors.load([assignor_name(word)]).values()
     except OptionError as error:
         option = f"option {custom_assignors.OPTION}"
         raise CaseError(str(error).replace(f"{option}=", "assignor ").replace(option, "assignor")) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -17,8 +18,8 @@ from typing import Final
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.options.option_row import Option
-from sparkcohort.runtime.shell.options.table import OPTIONS
+from sparkcohort.runtime.shell.options.option import Option
+from sparkcohort.runtime.shell.options.table import BY_KEY, OPTIONS
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
@@ -49,7 +50,7 @@ def pages() -> list[Path]:
 
 def options_table() -> str:
     """Every option of the source, a row each."""
-    rows = [f"| `{option.name}` | {_default(option)} | {_meaning(option)} |" for option in OPTIONS]
+    rows = [f"| {_names(option)} | {_default(option)} | {_meaning(option)} |" for option in OPTIONS]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 
 
@@ -89,6 +90,29 @@ def codes_table() -> str:
     """The error codes of the group, with Kafka's numbers."""
     rows = [f"| {code.value} | `{code.name}` |" for code in ErrorCode if code]
     return "\n".join(["| code | name |", "|---|---|", *rows])
+
+
+def _names(option: Option) -> str:
+    """What of values exists for keys too."""
+    key = option.name.replace("value.", "key.", 1)
+    return f"`{option.name}`, `{key}`" if key in BY_KEY and key != option.name else f"`{option.name}`"
+
+
+def properties_sample() -> str:
+    """Every option as a line name=value, its meaning above it; Kafka's own settings stay as they were written."""
+    text = SAMPLE.read_text()
+    head, tail = text[: text.index("\n## ")], text[text.index(KAFKAS_SETTINGS) :]
+    parts = [head.rstrip()]
+    for option in OPTIONS:
+        if option.status != "honoured" or option.name.startswith("kafka.sasl"):
+            continue
+        if option.heading:
+            parts.append(f"## {option.heading}")
+        name, value = option.name.removesuffix("*"), option.example or option.default or ""
+        words = textwrap.wrap(option.doc[0].upper() + option.doc[1:] + ".", 118, initial_indent="# ", subsequent_indent="# ")
+        line = f"{name}{value}" if option.name.endswith("*") else f"{name}={value}"
+        parts.append("\n".join([*words, line if option.name in REQUIRED else f"#{line}"]))
+    return "\n\n".join([*parts, tail])
 
 
 def _default(option: Option) -> str:
@@ -170,9 +194,13 @@ GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
 """Each part that is made: its page, and what makes it."""
 
 
+SAMPLE: Final = ROOT / "conf/cohort.properties"
+KAFKAS_SETTINGS: Final = "## Kafka's own client settings"
+REQUIRED: Final = ("kafka.bootstrap.servers", "subscribe", "group.id")
 FILES: Final[dict[Path, Callable[[], str]]] = {
     ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
     ROOT / "dashboards/rules/cohort.yml": rules_file,
+    SAMPLE: properties_sample,
 }
 """Each file that is made as a whole, and what makes it."""
 

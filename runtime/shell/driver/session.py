@@ -256,7 +256,7 @@ class Session:
             raise CohortError(f"port {port} cannot be opened for the group coordinator: {error}; {remedy}") from None
         self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
-        self._run = run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
+        self._run = run = Run(run_id, options.coordinator_host or None, server.port, authority.client, names)
         if not before:
             keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority))
         if options.metrics_port is not None:

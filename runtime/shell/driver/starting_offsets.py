@@ -13,7 +13,7 @@ from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.options.values import Start
+from sparkcohort.runtime.shell.options.source_options import Start
 
 Offsets = Mapping[TopicPartition, int]
 T = TypeVar("T")

@@ -7,64 +7,39 @@ at latest, no end at earliest, no start behind the end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.option import declared_options
 from sparkcohort.runtime.shell.options.parse import check_named, parse_values, read_values
-from sparkcohort.runtime.shell.options.source_options import SourceOptions
-from sparkcohort.runtime.shell.options.values import Start, Values
+from sparkcohort.runtime.shell.options.source_options import BatchOptions, ByPartition, SourceOptions, Start
+from sparkcohort.runtime.shell.options.values import Values
 
-ByPartition: TypeAlias = Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True)
-class BatchOptions:
-    """A batch read: ``source`` is what it has in common with a stream, and all that a task needs."""
-
-    source: SourceOptions
-    ending_offsets: Start
-    ending_timestamp: int | None
-    ending_offsets_by_timestamp: ByPartition | None
-    push_down_predicate: bool
-    max_out_of_orderness_ms: int | None
+__all__ = ["BatchOptions", "parse_batch"]
 
 
 def parse_batch(options: Mapping[str, str]) -> BatchOptions:
     """Check and type the options as Spark hands them over (keys in any case).  Raises OptionError."""
-    given, warnings = read_values(options, "batches")
-    given.setdefault("startingoffsets", "earliest")
-    value = Values(given)
-    pushes_down = value.boolean("pushDownPredicate")
-    if value.has("maxOutOfOrderness") and not pushes_down:
-        warnings = (*warnings, "option maxOutOfOrderness has no effect: pushDownPredicate is false")
-    parsed = BatchOptions(
-        source=parse_values(given, warnings),
-        ending_offsets=_end(value),
-        ending_timestamp=value.optional("endingTimestamp"),
-        ending_offsets_by_timestamp=value.timestamps("endingOffsetsByTimestamp"),
-        push_down_predicate=pushes_down,
-        max_out_of_orderness_ms=value.duration("maxOutOfOrderness") if value.has("maxOutOfOrderness") else None,
-    )
-    _check_start(parsed.source)
-    for name, end in (
-        ("endingOffsets", parsed.ending_offsets),
-        ("endingOffsetsByTimestamp", parsed.ending_offsets_by_timestamp),
-    ):
-        check_named(name, end, parsed.source.subscription)
-    _check_order(parsed)
-    return parsed
-
-
-def _end(value: Values) -> Start:
+    texts, warnings = read_values(options, "batches")
+    texts.setdefault("startingoffsets", "earliest")
+    value = Values(texts)
     if value.text("endingOffsets").lower() == "earliest":
         raise OptionError("option endingOffsets=earliest: a batch read can't end at earliest; give latest, or JSON")
-    end = value.start("endingOffsets")
-    if isinstance(end, Mapping):
-        _refuse("endingOffsets", end, EARLIEST, "end at earliest (-2); give -1 for latest, or an offset")
-    return end
+    parsed = {name: value.read(option) for name, option in declared_options(BatchOptions).items()}
+    if parsed["max_out_of_orderness_ms"] is not None and not parsed["push_down_predicate"]:
+        warnings = (*warnings, "option maxOutOfOrderness has no effect: pushDownPredicate is false")
+    batch = BatchOptions(source=parse_values(texts, warnings), **parsed)
+    if isinstance(batch.ending_offsets, Mapping):
+        remedy = "end at earliest (-2); give -1 for latest, or an offset"
+        _refuse("endingOffsets", batch.ending_offsets, EARLIEST, remedy)
+    _check_start(batch.source)
+    for name, end in (
+        ("endingOffsets", batch.ending_offsets),
+        ("endingOffsetsByTimestamp", batch.ending_offsets_by_timestamp),
+    ):
+        check_named(name, end, batch.source.subscription)
+    _check_order(batch)
+    return batch
 
 
 def _check_start(source: SourceOptions) -> None:

@@ -9,14 +9,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal, TypeAlias
 
+from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.option import option
 from sparkcohort.runtime.values.columns import Columns, Field, has
 
-if TYPE_CHECKING:
-    from sparkcohort.runtime.batches.hold import Policy
-    from sparkcohort.runtime.shell.options.values import Start
+ByPartition: TypeAlias = Mapping[TopicPartition, int]
+Start: TypeAlias = str | ByPartition
 
 LOAD_BALANCED: Final = "load-balanced"
 """The assignor that goes by what members measure: where it is offered, they do."""
@@ -47,58 +48,332 @@ class SourceSubscription:
         return self.pattern or ",".join(self.topics) or parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SourceOptions:
     """Every option of one source, typed and checked; times in milliseconds; ``kafka`` is librdkafka's configuration."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str = option(
+        "kafka.bootstrap.servers",
+        "servers",
+        None,
+        "brokers to start from, host:port,host:port; required",
+        example="broker-1:9092,broker-2:9092",
+        heading="What to read, and as which group",
+    )
     subscription: SourceSubscription
-    group_id: str
-    group_instance_id: str
-    starting_offsets: Start
-    starting_offsets_fallback: Start
-    starting_timestamp: int | None
-    starting_offsets_by_timestamp: Mapping[TopicPartition, int] | None
-    starting_offsets_by_timestamp_strategy: str
-    max_offsets_per_trigger: int | None
-    max_offsets_by_topic: Mapping[str, int]
-    max_bytes_per_trigger: int | None
-    min_offsets_per_trigger: int | None
-    max_trigger_delay_ms: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    fail_on_data_loss: bool
+    group_id: str = option(
+        "group.id",
+        "string",
+        None,
+        "the Kafka group; required for streams, a batch read needs none; kafka.group.id means the same",
+        example="billing",
+    )
+    group_instance_id: str = option(
+        "group.instance.id",
+        "string",
+        None,
+        "static member id of the driver in the Kafka group; default: cohort- and a hash of what is subscribed",
+        reads="streams",
+        example="cohort-billing",
+    )
+    starting_offsets: Start = option(
+        "startingOffsets",
+        "offsets",
+        "committed",
+        'where a new query starts: committed, earliest, latest or JSON {"topic":{"0":123}} with -2 earliest, -1 latest; a batch read starts at earliest by default, never at latest, and commits nothing',
+        choices=("committed", "earliest", "latest"),
+        heading="Where a new query starts",
+    )
+    starting_offsets_fallback: Start = option(
+        "startingOffsets.fallback",
+        "offsets",
+        "earliest",
+        "start of a partition that has no committed offset or is not named in startingOffsets: earliest, latest or JSON",
+        choices=("earliest", "latest"),
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp",
+        "milliseconds",
+        None,
+        "start at the first record at or after this time; beats the next and startingOffsets",
+        example="1700000000000",
+    )
+    starting_offsets_by_timestamp: ByPartition | None = option(
+        "startingOffsetsByTimestamp",
+        "timestamps",
+        None,
+        'the same per partition, {"topic":{"0":1700000000000}}; beats startingOffsets',
+        example='{"orders":{"0":1700000000000}}',
+    )
+    starting_offsets_by_timestamp_strategy: str = option(
+        "startingOffsetsByTimestampStrategy",
+        "choice",
+        "error",
+        "when no record is that young: error, or start at latest",
+        choices=("error", "latest"),
+    )
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        "integer",
+        None,
+        "most offsets per batch, shared in proportion to what waits; a partition that lags leaves the others half",
+        minimum=1,
+        reads="streams",
+        example="1000000",
+        heading="Size of a batch, and what to do when things go wrong",
+    )
+    max_offsets_by_topic: Mapping[str, int] = option(
+        "maxOffsetsPerTrigger.topics",
+        "by topic",
+        None,
+        'most offsets per batch of single topics, {"topic":1000}; those left out have only the limit of all',
+        minimum=1,
+        reads="streams",
+        example='{"orders":100000}',
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        "size",
+        None,
+        "most bytes per batch, about: 67108864, 64m, 1g; at least one record; by the sizes of those read before, so the first batches are small (a record that nothing is known of counts as 1 MiB); of several limits the smallest wins",
+        minimum=1,
+        reads="streams",
+        example="256m",
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        "integer",
+        None,
+        "hold the batch until so many offsets wait",
+        minimum=1,
+        reads="streams",
+        example="1000",
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay",
+        "duration",
+        "15m",
+        "the longest that minOffsetsPerTrigger holds a batch: 15m, 90s, 500ms; a bare number is milliseconds",
+        reads="streams",
+    )
+    min_partitions: int | None = option(
+        "minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1, example="16"
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1, example="500000"
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss", "boolean", "true", "fail when data is gone before it was read (false: warn and go on)"
+    )
+    include_headers: bool = option(
+        "includeHeaders", "boolean", "false", "add the column headers; a schema of .schema(...) decides by itself"
+    )
+    unreachable_partitions: str = option(
+        "unreachable.partitions",
+        "choice",
+        "hold",
+        "a partition whose broker is away: hold it and go on with the others, wait for it, or fail",
+        choices=("hold", "wait", "fail"),
+        reads="streams",
+    )
+    unreachable_timeout_ms: int = option(
+        "unreachable.timeout.ms",
+        "milliseconds",
+        "120000",
+        "the longest wait for unreachable partitions where they are waited for (AvailableNow, Once, wait)",
+        minimum=1,
+    )
+    session_timeout_ms: int = option(
+        "session.timeout.ms",
+        "milliseconds",
+        "45000",
+        "a member unheard for so long is out of the group; so long do agents wait for a query to be started again, and tasks for a coordinator that is silent",
+        minimum=1000,
+        maximum=1800000,
+        reads="streams",
+        heading="The group of executors",
+    )
+    heartbeat_interval_ms: int = option(
+        "heartbeat.interval.ms",
+        "milliseconds",
+        "3000",
+        "time between a member's heartbeats; less than the session timeout",
+        minimum=100,
+        reads="streams",
+    )
+    rebalance_timeout_ms: int = option(
+        "rebalance.timeout.ms",
+        "milliseconds",
+        "60000",
+        "the longest that a rebalance waits for its members",
+        minimum=1000,
+        reads="streams",
+    )
+    # From the kill of an executor to its replacement's join: 17 and 21 s on two busy cores (JVM, first Python worker, agent), to which a
+    # cluster manager adds the time for a container.  Three times that costs little: a partition that waits is read all the time, not ahead.
+    scheduled_rebalance_max_delay_ms: int = option(
+        "scheduled.rebalance.max.delay.ms",
+        "milliseconds",
+        "60000",
+        "partitions of a departed executor wait so long for a replacement, read directly meanwhile; 0: move at once",
+        maximum=2147483647,
+        reads="streams",
+    )
+    assignors: tuple[str, ...] = option(
+        "partition.assignment.strategy",
+        "assignors",
+        "cooperative-sticky,range",
+        "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as package.module.Class or package.module:object",
+        reads="streams",
+    )
+    # A batch can take longer by what a member has above the mean: a fifth is worth a move, less is not.
+    load_balance_threshold: float = option(
+        "load.balance.threshold",
+        "number",
+        "1.2",
+        "load-balanced: a member that carries more than so many times the mean load is relieved; more than 1",
+        minimum=1,
+        maximum=1000,
+        reads="streams",
+    )
+    load_balance_after_ms: int = option(
+        "load.balance.after.ms",
+        "milliseconds",
+        "60000",
+        "load-balanced: an imbalance must have lasted for so long, and from one round to the next at least as much passes; loads are smoothed over the same time",
+        minimum=1000,
+        maximum=86400000,
+        reads="streams",
+    )
+    load_balance_max_moves: int = option(
+        "load.balance.max.moves",
+        "integer",
+        "5",
+        "load-balanced: most partitions that one round moves for the sake of load",
+        minimum=1,
+        maximum=2147483647,
+        reads="streams",
+    )
+    handover: str = option(
+        "handover",
+        "choice",
+        "none",
+        "how a query takes over from one that runs: none fences that one; graceful has it finish its batch and stop first",
+        choices=("none", "graceful"),
+        reads="streams",
+    )
+    handover_timeout_ms: int = option(
+        "handover.timeout.ms",
+        "milliseconds",
+        "120000",
+        "the longest that handover=graceful waits for the running query's batch; then as none",
+        minimum=1000,
+        reads="streams",
+    )
+    rebalance_listener: str = option(
+        "rebalance.listener",
+        "dotted name",
+        None,
+        "package.module.Class or package.module:object, told on every executor which partitions it gets, gives up, loses",
+        reads="streams",
+        example="audit.Listener",
+    )
+    agent_timeout_ms: int = option(
+        "agent.timeout.ms",
+        "milliseconds",
+        "10000",
+        "a task that its agent leaves without an answer for so long reads Kafka itself",
+        minimum=1,
+        reads="streams",
+    )
+    buffer_bytes: int = option(
+        "buffer.bytes",
+        "integer",
+        "67108864",
+        "most bytes that a member prefetches, as they are unpacked; a record of more than a quarter of it is read by its task",
+        minimum=1048576,
+        reads="streams",
+    )
+    client_rack: str = option(
+        "client.rack",
+        "string",
+        "",
+        "rack of the readers: they fetch from the nearest replica, and own what has one near where balance allows it",
+        example="eu-central-1a",
+    )
+    client_rack_env: str = option(
+        "client.rack.env",
+        "variable",
+        None,
+        "environment variable of the executors that names the rack of each; where it isn't set client.rack counts",
+        example="NODE_ZONE",
+    )
+    poll_timeout_ms: int = option(
+        "kafkaConsumer.pollTimeoutMs",
+        "milliseconds",
+        "120000",
+        "a read that makes no progress for so long fails",
+        minimum=1,
+        heading="Times",
+    )
+    fetch_retries: int = option("fetchOffset.numRetries", "integer", "3", "tries of an offset look-up before it fails")
+    fetch_retry_interval_ms: int = option("fetchOffset.retryIntervalMs", "milliseconds", "1000", "pause between them")
+    api_timeout_ms: int = option(
+        "kafka.default.api.timeout.ms",
+        "milliseconds",
+        "60000",
+        "the longest wait for the brokers at start: a wrong address fails after it",
+        minimum=1000,
+    )
+    metadata_max_age_ms: int = option(
+        "metadata.max.age.ms",
+        "milliseconds",
+        "30000",
+        "how often new partitions and topics are looked for",
+        minimum=100,
+        reads="streams",
+    )
+    coordinator_host: str = option(
+        "coordinator.host",
+        "host",
+        None,
+        "where agents reach the driver; default: spark.driver.host",
+        reads="streams",
+        example="driver.example.org",
+        heading="Where to be reached and seen",
+    )
+    coordinator_port: int = option(
+        "coordinator.port", "integer", "0", "port of the coordinator; 0: any free one", maximum=65535, reads="streams"
+    )
+    metrics_port: int | None = option(
+        "metrics.port",
+        "integer",
+        None,
+        "port of the Prometheus endpoint; none: no endpoint",
+        maximum=65535,
+        reads="streams",
+        example="9404",
+    )
+    metrics_address: str = option(
+        "metrics.address", "host", "127.0.0.1", "address that the Prometheus endpoint listens on", reads="streams"
+    )
+    metrics_partitions: int = option(
+        "metrics.partitions",
+        "integer",
+        "2000",
+        "up to so many partitions each has series of its own; with more there are only those of topics and the group",
+        reads="streams",
+    )
     columns: Columns
-    unreachable: Policy
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    rebalance_timeout_ms: int
-    scheduled_rebalance_max_delay_ms: int
-    assignors: tuple[str, ...]
-    load_balance_threshold: float
-    load_balance_after_ms: int
-    load_balance_max_moves: int
-    rebalance_listener: str
-    handover: str
-    handover_timeout_ms: int
-    agent_timeout_ms: int
-    poll_timeout_ms: int
-    fetch_retries: int
-    fetch_retry_interval_ms: int
-    api_timeout_ms: int
-    metadata_max_age_ms: int
-    coordinator_host: str | None
-    coordinator_port: int
-    metrics_port: int | None
-    metrics_address: str
-    metrics_partitions: int
-    buffer_bytes: int
-    client_rack: str
-    client_rack_env: str
     kafka: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for the driver's log, as the warnings are
     kafka_names: tuple[str, ...] = ()  # of Kafka's settings among the options, as they were written, in lower case
+
+    @property
+    def unreachable(self) -> Policy:
+        """What to do with partitions whose broker is away."""
+        return Policy(self.unreachable_partitions, self.unreachable_timeout_ms)
 
     def __repr__(self) -> str:
         from sparkcohort.runtime.shell.options.security_settings import redact  # noqa: PLC0415  a task shows them to nobody
@@ -137,3 +412,50 @@ def _plain(start: Start | None) -> object:
     if isinstance(start, Mapping):
         return [[*tp, offset] for tp, offset in sorted(start.items())]
     return start
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """A batch read: ``source`` is what it has in common with a stream, and all that a task needs."""
+
+    source: SourceOptions
+    ending_offsets: Start = option(
+        "endingOffsets",
+        "offsets",
+        "latest",
+        'where a batch read ends: latest or JSON {"topic":{"0":123}} with -1 latest; partitions left out end at latest',
+        choices=("latest",),
+        reads="batches",
+        heading="Where a batch read (spark.read) ends; streams refuse these",
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp",
+        "milliseconds",
+        None,
+        "end before the first record at or after this time, at latest where there is none; beats the next and endingOffsets",
+        reads="batches",
+        example="1700003600000",
+    )
+    ending_offsets_by_timestamp: ByPartition | None = option(
+        "endingOffsetsByTimestamp",
+        "timestamps",
+        None,
+        'the same per partition, {"topic":{"0":1700000000000}}; beats endingOffsets',
+        reads="batches",
+        example='{"orders":{"0":1700003600000}}',
+    )
+    push_down_predicate: bool = option(
+        "pushDownPredicate",
+        "boolean",
+        "false",
+        "filters on timestamp, partition, offset and topic become ranges of offsets; needs spark.sql.python.filterPushdown.enabled and a load() for each filter: see guides/batch-reads",
+        reads="batches",
+    )
+    max_out_of_orderness_ms: int | None = option(
+        "maxOutOfOrderness",
+        "duration",
+        None,
+        "pushDownPredicate: a promise that in each partition no record comes behind one that is younger by more: 0s, 5m; a filter's latest time then ends the read, and records that break the promise may be left out",
+        reads="batches",
+        example="5m",
+    )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.kafka.addresses import bare
 from sparkcohort.runtime.protocol import offsets_json
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options.option_row import Option
+from sparkcohort.runtime.shell.options.assignor_names import DOTTED_NAME, assignor_names
+from sparkcohort.runtime.shell.options.option import Kind, Option
+from sparkcohort.runtime.shell.options.source_options import Start
 from sparkcohort.runtime.shell.options.table import BY_KEY
-
-Start: TypeAlias = str | Mapping[TopicPartition, int]
+from sparkcohort.runtime.text import printable
 
 # org.apache.spark.network.util.JavaUtils.timeStringAs: units in microseconds, milliseconds where there is none.
 _UNITS_US: Final = {
@@ -29,6 +31,7 @@ _UNITS_US: Final = {
     "h": 3_600_000_000,
     "d": 86_400_000_000,
 }
+_ADDRESS: Final = re.compile(r"\s*([A-Za-z_]+://)?(\[[^\[\]]+\]|[^\[\]:;,\s]+):[0-9]+\s*")
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 # Python's own readers take more than Java's and Spark's do: 1_000, and digits of other scripts.
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,100}")
@@ -38,16 +41,58 @@ _OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for la
 class Values:
     """The given options by the names of the table, typed; each method raises ``OptionError``."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
 
     def text(self, name: str) -> str:
         """The text given, else the default, else nothing."""
-        return self._given.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
+        return self._texts.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
 
     def has(self, name: str) -> bool:
         """Whether something is given that is not empty."""
-        return bool(self._given.get(name.lower(), "").strip())
+        return bool(self._texts.get(name.lower(), "").strip())
+
+    def _is_given(self, name: str) -> bool:
+        return name.lower() in self._texts
+
+    def read(self, option: Option) -> Any:
+        """The value of an option, by its kind."""
+        return _READERS[option.kind](self, option.name)
+
+    def servers(self, name: str) -> str:
+        """The brokers' addresses: host:port,host:port."""
+        text = self.text(name)
+        if not text:
+            raise OptionError(f"option {name} is missing: give the brokers to start from, host:port,host:port")
+        try:
+            addresses.servers(text)
+        except ValueError as error:
+            raise OptionError(f"option {name}: {error}; give host:port,host:port") from None
+        # librdkafka would take 9092 for a port that is missing, and wait for it; Java refuses it (ClientUtils.parseAndValidateAddresses).
+        if wrong := [each for each in text.split(",") if each.strip() and not _ADDRESS.fullmatch(each)]:
+            address = printable(wrong[0].strip(), 100)
+            raise OptionError(f"option {name}: {address} is no host with a port; give host:port,host:port")
+        return text
+
+    def assignors(self, name: str) -> tuple[str, ...]:
+        """Names of assignors, in order of preference."""
+        return assignor_names(self.text(name))
+
+    def dotted_name(self, name: str) -> str:
+        """A dotted name, or nothing; only its shape is checked here."""
+        text = self.text(name)
+        if text and not re.fullmatch(DOTTED_NAME, text):
+            raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
+        return text
+
+    def variable(self, name: str) -> str:
+        """The name of an environment variable, or nothing."""
+        text = self.text(name)
+        if text and not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
+            raise OptionError(
+                f"option {name}={text!r} must name an environment variable of the executors, such as NODE_ZONE"
+            )
+        return text
 
     def host(self, name: str) -> str:
         """A host's name or address without a port; nothing where not given.  An IPv6 address may have brackets, or none."""
@@ -60,11 +105,15 @@ class Values:
             )
         return host
 
-    def optional(self, name: str) -> int | None:
-        """An integer within the option's bounds, or None where neither given nor defaulted."""
+    def integer(self, name: str) -> int | None:
+        """A whole number within the option's bounds, or None where it is neither given nor defaulted."""
         option, text = BY_KEY[name.lower()], self.text(name)
-        if not text and name.lower() not in self._given:
+        if not text and not self._is_given(name):
             return None
+        if text.startswith("{") and f"{name}.topics".lower() in BY_KEY:
+            raise OptionError(
+                f"option {name} is one number for all topics: limits of single topics are given with {name}.topics"
+            )
         if not _WHOLE.fullmatch(text):
             since = " since 1970" if option.name.endswith("Timestamp") else ""
             what = f" of milliseconds{since}" if option.kind == "milliseconds" else ""
@@ -72,13 +121,6 @@ class Values:
         number = int(text)
         if not option.minimum <= number <= option.maximum:
             raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
-        return number
-
-    def integer(self, name: str) -> int:
-        """An integer option that has a default."""
-        number = self.optional(name)
-        if number is None:
-            raise OptionError(f"option {name} needs a whole number")
         return number
 
     def number(self, name: str) -> float:
@@ -107,9 +149,11 @@ class Values:
             raise OptionError(f"option {name}={text!r} must be one of {', '.join(choices)}")
         return text
 
-    def duration(self, name: str) -> int:
-        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds) in milliseconds."""
+    def duration(self, name: str) -> int | None:
+        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds) in milliseconds, or None where there is none."""
         option, text = BY_KEY[name.lower()], self.text(name)
+        if not text and option.default is None:
+            return None
         match = re.fullmatch(r"([0-9]{1,100})([a-z]*)", text.lower())
         if match is None or match[2] not in _UNITS_US:
             raise OptionError(f"option {option.name}={text!r} is not a duration such as 15m, 30s or 500ms")
@@ -121,7 +165,7 @@ class Values:
     def size(self, name: str) -> int | None:
         """Bytes, as Spark writes them (``64m``, ``1g``; a bare number is bytes), or None where not given."""
         option, text = BY_KEY[name.lower()], self.text(name).lower()
-        if not text and name.lower() not in self._given:
+        if not text and not self._is_given(name):
             return None
         match = re.fullmatch(r"([0-9]{1,100})\s*([kmgtp]?)i?b?", text)
         if match is None:
@@ -134,7 +178,7 @@ class Values:
     def by_topic(self, name: str) -> dict[str, int]:
         """``{"topic":1000}`` in order of topics, empty where not given."""
         option, text = BY_KEY[name.lower()], self.text(name)
-        if not text and name.lower() not in self._given:
+        if not text and not self._is_given(name):
             return {}
         shape = 'expected {"topic":1000}'
         found: dict[str, int] = {}
@@ -161,6 +205,26 @@ class Values:
         return (
             per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
         )
+
+
+_READERS: Final[dict[Kind, Callable[[Values, str], object]]] = {
+    "assignors": Values.assignors,
+    "boolean": Values.boolean,
+    "by topic": Values.by_topic,
+    "choice": Values.choice,
+    "dotted name": Values.dotted_name,
+    "duration": Values.duration,
+    "host": Values.host,
+    "integer": Values.integer,
+    "milliseconds": Values.integer,
+    "number": Values.number,
+    "offsets": Values.start,
+    "servers": Values.servers,
+    "size": Values.size,
+    "string": Values.text,
+    "timestamps": Values.timestamps,
+    "variable": Values.variable,
+}
 
 
 def _is_ipv6(text: str) -> bool:

@@ -19,7 +19,7 @@ import pytest
 from sparkcohort import RebalanceListener
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.options.table import OPTIONS
+from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES
 from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, block, pages, section
 from tests.kit.sources import nodes
 from tools.dashboards.rules import ALERTS, Alert, rules_file
@@ -143,7 +143,7 @@ def test_every_link_leads_somewhere(name: str) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_every_program_can_be_run(name: str) -> None:
     """Python compiles, what it imports is installed or an example, and its options exist."""
-    honoured = {option.name.lower() for option in OPTIONS}
+    honoured = BY_KEY.keys()
     for body in blocks(PAGES[name], "python"):
         for node in ast.walk(ast.parse(body, name)):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -154,7 +154,8 @@ def test_every_program_can_be_run(name: str) -> None:
                 assert [alias.name for alias in node.names if not hasattr(front, alias.name)] == []
         if 'format("cohort")' in body or "stream.option" in body:
             ours = [word for word in OPTION.findall(body) if word not in {"path", "checkpointLocation"}]
-            assert [word for word in ours if word.lower() not in honoured and not word.startswith("kafka.")] == []
+            unknown = [word for word in ours if word.lower() not in honoured and not word.startswith(("kafka.", *FAMILIES))]
+            assert unknown == []
 
 
 @pytest.mark.parametrize("name", PAGES)

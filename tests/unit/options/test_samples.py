@@ -29,15 +29,6 @@ def _lines() -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def test_the_sample_has_every_option_with_its_default() -> None:
-    """Each honoured option is in the sample; where it has a default, that is the value."""
-    lines = _lines()
-    honoured = [option for option in OPTIONS if option.status == "honoured" and option.default != ""]
-    assert [option.name for option in honoured if option.name not in lines] == []
-    wrong = [option.name for option in honoured if option.default and lines[option.name] != option.default]
-    assert wrong == []
-
-
 def test_the_sample_is_accepted() -> None:
     """As it stands, and with every default and example taken in."""
     live = [line for line in (CONF / "cohort.properties").read_text().splitlines() if line and line[0] != "#"]

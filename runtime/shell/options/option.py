@@ -1,0 +1,66 @@
+"""What an option is, and how it is declared: once, at the field that has its value.
+
+A field of ``SourceOptions`` or ``BatchOptions`` that is declared with ``option(...)`` is parsed by its kind, checked by its bounds, listed in
+docs/options.md and shown in ``conf/cohort.properties``.  ``table`` adds the options that are read together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
+
+Kind = Literal[
+    "assignors",
+    "boolean",
+    "by topic",
+    "choice",
+    "dotted name",
+    "duration",
+    "host",
+    "integer",
+    "list",
+    "JSON",
+    "milliseconds",
+    "number",
+    "offsets",
+    "servers",
+    "size",
+    "string",
+    "timestamps",
+    "variable",
+]
+Status = Literal["honoured", "accepted", "refused"]
+Reads = Literal["both", "streams", "batches"]
+NO_MAXIMUM: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, or a family whose name ends in ``.*``; ``default`` and ``example`` as a user would write them.
+
+    ``accepted`` ones only warn, ``refused`` ones are an error; both say what to use ``instead``.  Options of ``streams`` only warn in a
+    batch read, those of ``batches`` are an error in a stream.  ``heading``: the option begins a section of the sample in ``conf/``.
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = NO_MAXIMUM
+    status: Status = "honoured"
+    instead: str = ""
+    reads: Reads = "both"
+    example: str = ""
+    heading: str = ""
+
+
+def option(name: str, kind: Kind, default: str | None, doc: str, **more: Any) -> Any:
+    """The field of a dataclass that has the value of this option."""
+    return field(metadata={Option: Option(name, kind, default, doc, **more)})
+
+
+def declared_options(owner: type) -> dict[str, Option]:
+    """The options of a dataclass by the names of their fields, in their order."""
+    return {each.name: each.metadata[Option] for each in fields(owner) if Option in each.metadata}
