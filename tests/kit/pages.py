@@ -18,7 +18,7 @@ from typing import Final
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.options.option import Option
+from sparkcohort.runtime.shell.options.declaration import Option
 from sparkcohort.runtime.shell.options.table import BY_KEY, OPTIONS
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
@@ -109,7 +109,9 @@ def properties_sample() -> str:
         if option.heading:
             parts.append(f"## {option.heading}")
         name, value = option.name.removesuffix("*"), option.example or option.default or ""
-        words = textwrap.wrap(option.doc[0].upper() + option.doc[1:] + ".", 118, initial_indent="# ", subsequent_indent="# ")
+        words = textwrap.wrap(
+            option.doc[0].upper() + option.doc[1:] + ".", 118, initial_indent="# ", subsequent_indent="# "
+        )
         line = f"{name}{value}" if option.name.endswith("*") else f"{name}={value}"
         parts.append("\n".join([*words, line if option.name in REQUIRED else f"#{line}"]))
     return "\n\n".join([*parts, tail])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
-from sparkcohort.runtime.shell.options.option import declared_options
+from sparkcohort.runtime.shell.options.declaration import declared_options
 from sparkcohort.runtime.shell.options.parse import check_named, parse_values, read_values
 from sparkcohort.runtime.shell.options.source_options import BatchOptions, ByPartition, SourceOptions, Start
 from sparkcohort.runtime.shell.options.values import Values

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options.option import option
+from sparkcohort.runtime.shell.options.declaration import option
 from sparkcohort.runtime.values.columns import Columns, Field, has
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from sparkcohort.runtime.shell.options.declaration import Option, declared_options
 from sparkcohort.runtime.shell.options.kafka_settings.rows import Fate, names
-from sparkcohort.runtime.shell.options.option import Option, declared_options
 from sparkcohort.runtime.shell.options.source_options import BatchOptions, SourceOptions
 
 _WHAT_IS_READ = (

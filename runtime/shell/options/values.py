@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol import offsets_json
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.assignor_names import DOTTED_NAME, assignor_names
-from sparkcohort.runtime.shell.options.option import Kind, Option
+from sparkcohort.runtime.shell.options.declaration import Kind, Option
 from sparkcohort.runtime.shell.options.source_options import Start
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from sparkcohort.runtime.text import printable

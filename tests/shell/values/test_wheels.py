@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BOOTSTRAP = ROOT / "tools" / "bootstrap.sh"
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "pyspark_cohort.py")
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
-ROOMS = sorted(set(PACKAGES.values()) - {"."})
+ROOMS = ["sparkcohort", *sorted(path.name for path in (ROOT / "sparkcohort").iterdir() if path.is_symlink())]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
 NO_COMPILER = {"CC": "false"}
 USER = """
@@ -53,7 +51,9 @@ class Wheel:
         for name in SOURCES:
             shutil.copy(ROOT / name, tree)
         for name in ROOMS:
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+            shutil.copytree(
+                ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+            )
         if kept:
             shutil.copytree(ROOT / ".cache" / "sources", tree / ".cache" / "sources")
         command = [str(BOOTSTRAP), "uv", "build", "--wheel", "--out-dir", str(folder / "dist"), str(tree)]

@@ -154,7 +154,9 @@ def test_every_program_can_be_run(name: str) -> None:
                 assert [alias.name for alias in node.names if not hasattr(front, alias.name)] == []
         if 'format("cohort")' in body or "stream.option" in body:
             ours = [word for word in OPTION.findall(body) if word not in {"path", "checkpointLocation"}]
-            unknown = [word for word in ours if word.lower() not in honoured and not word.startswith(("kafka.", *FAMILIES))]
+            unknown = [
+                word for word in ours if word.lower() not in honoured and not word.startswith(("kafka.", *FAMILIES))
+            ]
             assert unknown == []
 
 
