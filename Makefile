@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate handover chaos optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate handover chaos optimum model fuzz demo bench bench-assignors wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -120,15 +120,8 @@ demo: venv ## a stream, a killed executor, a verdict
 bench: venv jars ## this source and Spark's own side by side
 	@$(BIN)/python -P tools/bench source $(ARGS)
 
-bench-group: venv jdk jars ## the group on the scale, and beside Kafka's own protocols
-	@$(BIN)/python -P tools/bench group $(ARGS)
-
 bench-assignors: venv jdk jars ## the assignors beside Kafka's own, up to a million partitions
 	@$(BIN)/python -P tools/bench assignors $(ARGS)
-
-bench-decoders: venv ## from bytes to columns on one core, beside other people's decoders
-	@tools/bootstrap.sh uv sync --quiet --frozen --all-extras --all-groups --no-install-project --inexact
-	@$(BIN)/python -P tools/bench decoders $(ARGS)
 
 wheel: venv ## the wheel, into dist/
 	@tools/bootstrap.sh uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl

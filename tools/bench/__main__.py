@@ -1,4 +1,4 @@
-"""The benches in one program: ``make bench``, ``make bench-group``, ``make bench-assignors`` and ``make bench-decoders``, and what checks them."""
+"""The benches in one program: ``make bench`` and ``make bench-assignors``, and what checks them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ sys.path.append(str(ROOT))
 
 BENCHES = {
     "source": "this source and Spark's own side by side",
-    "group": "the group on the scale, and beside Kafka's own protocols",
     "assignors": "the assignors beside Kafka's own, up to a million partitions",
-    "decoders": "from bytes to columns on one core, beside other people's decoders",
 }
 EXAMPLES = """\b
 Examples:
   make bench ARGS=--quick                           the same as: python -P tools/bench source --quick
-  make bench-group ARGS="--part core"               the same as: python -P tools/bench group --part core
   make bench-assignors ARGS=--quick                 the same as: python -P tools/bench assignors --quick
-  make bench-decoders                               the same as: python -P tools/bench decoders
   python -P tools/bench source --part drain         only one part of a bench
   python -P tools/bench check -k assignors          whether the benches count and judge right
   python -P tools/bench source --help               what can be chosen, with examples

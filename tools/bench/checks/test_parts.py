@@ -8,26 +8,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tools.bench.results import Batch, BenchError, Throughput, Whole
+from tools.bench.results import Batch, BenchError, Whole
 from tools.bench.source import (
     batch,
-    far,
     gap,
     isolation,
     latency,
     load,
-    many,
     memory,
     peers,
-    ready,
     restart,
-    sizes,
     start,
 )
 from tools.bench.source.again import Starts
-from tools.bench.source.clients import AGENT
 from tools.bench.source.peers import COHORT, KAFKA
-from tools.bench.source.relay import Lane
 from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
 from tools.recommended import recommended
 
@@ -37,49 +31,6 @@ STATUS = {
         {"member_id": "b", "owned": [["t", 2]]},
     ]
 }
-
-
-def test_bytes_on_their_way_are_all_delayed_alike() -> None:
-    """What comes while something is on its way isn't delayed the more for it, and order is kept."""
-    lane = Lane(0.5)
-    lane.push(10.0, b"first")
-    lane.push(10.25, b"second")
-    assert lane.due(10.25) is None
-    assert (lane.next_at(), lane.queued) == (10.5, 11)
-    assert bytes(lane.due(10.5) or b"none") == b"first"
-    lane.sent(2)  # the peer takes no more just now
-    assert bytes(lane.due(10.5) or b"none") == b"rst"
-    lane.sent(3)
-    assert lane.due(10.5) is None
-    assert bytes(lane.due(10.75) or b"none") == b"second"
-    lane.sent(6)
-    assert (lane.next_at(), lane.queued) == (None, 0)
-
-
-def test_the_end_of_a_stream_is_delayed_too() -> None:
-    """No bytes mean the end, which comes after all that came before it."""
-    lane = Lane(1.0)
-    lane.push(0.0, b"last")
-    lane.push(0.5, b"")
-    lane.sent(4)
-    assert lane.due(1.0) is None
-    end = lane.due(1.5)
-    assert end is not None
-    assert len(end) == 0
-
-
-def test_a_far_broker_is_compared_with_a_near_one() -> None:
-    """Cohort at 2 ms against everybody else at 2 ms, and against itself without the distance."""
-    names = [far.Step(COHORT, far.FAR).name, far.Step(KAFKA, far.FAR).name, far.Step(COHORT, None).name]
-    runs = [
-        Throughput(name, 100, wall, {"jvm": 1.0}, 100, 9.0, 1.0, 1.0)
-        for name, wall in zip(names, (2.0, 8.0, 1.0), strict=True)
-    ]
-    found = {"local[2]": far.summary(runs) | {"relay_cores": {}}}
-    assert [(bound.what, bound.value, bound.holds) for bound in far.bounds(found)] == [
-        ("far, local[2]: rows/s of kafka, 2 ms", 4.0, True),
-        ("far, local[2]: rows/s at 2 ms of cohort, no relay", 0.5, True),
-    ]
 
 
 def test_batch_reads_are_compared_read_by_read() -> None:
@@ -146,21 +97,6 @@ def test_starts_are_compared_with_those_of_the_peer() -> None:
     ]
     with pytest.raises(BenchError, match="nothing was measured"):
         start.summary([])
-
-
-def test_many_queries_are_compared_with_one_and_with_the_peer() -> None:
-    """Agents with the agent of one; everything else with Spark's own; what is idle by itself."""
-    runs = [
-        many.Run("cohort", 20.0, 50.0, {AGENT: 300.0, "jvm": 900.0}, 0.05, 800.0, 100.0),
-        many.Run("kafka", 10.0, 20.0, {AGENT: 0.0, "jvm": 400.0}, 0.2, 400.0, 0.0),
-    ]
-    assert [(bound.value, bound.holds) for bound in many.bounds(many.summary(runs))] == [
-        (3.0, False),
-        (0.05, True),
-        (3.0, True),
-        (2.0, True),
-        (2.0, False),
-    ]
 
 
 def test_the_commit_log_tells_when_batches_were_committed(tmp_path: Path) -> None:
@@ -282,26 +218,3 @@ def test_memory_is_that_of_one_executor() -> None:
         "together_mib": 110.0,
     }
     assert memory.peaks([])["together_mib"] == 0.0
-
-
-def test_shapes_that_are_usual() -> None:
-    """Every kind uncompressed, but the one that has a part of its own; every codec; topics of a moderate size."""
-    assert len(sizes.SHAPES) == 24
-    assert set(sizes.USUAL) < set(sizes.SHAPES)
-    assert {"20B/none", "10KB/none", "100B/headers/none", "100B/null-keys/none", "1KB/zstd"} < set(sizes.USUAL)
-    assert "100B/none" not in sizes.USUAL
-    assert [sizes.records_of(sizes.SHAPES[name], 6_000_000) for name in ("20B/none", "1KB/none")] == [
-        3_000_000,
-        388_349,
-    ]
-
-
-def test_ready_made_batches_have_the_columns_of_the_source() -> None:
-    """As many rows as asked for, in Arrow's types of Spark's Kafka row; a trigger's rows are shared out to the last."""
-    batch = ready.make_batch(10, 100)
-    assert (batch.num_rows, batch.schema.names) == (10, ready.SCHEMA.names)
-    assert batch.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
-    batch.validate(full=True)
-    reader = ready.ReadyMadeReader(25_000, 15_001, 2)
-    shares = reader.partitions({"row": 0}, {"row": 15_001})
-    assert sum(len(each) for share in shares for each in reader.read(share)) == 15_001

@@ -11,20 +11,17 @@ import click
 from confluent_kafka import KafkaException
 from rich.table import Table
 
-from tests.kit.broker import Broker, Port
+from tests.kit.broker import Broker
 from tools.bench import report
 from tools.bench.figures import Bound
 from tools.bench.source import (
     batch,
     drain,
-    far,
     gap,
     isolation,
     latency,
-    many,
     memory,
     partitions,
-    sizes,
     source,
     start,
     values,
@@ -36,9 +33,7 @@ from tools.bench.source.world import Part, Plan, World, say
 PARTS: dict[str, Part] = {
     "drain": drain,
     "source": source,
-    "far": far,
     "start": start,
-    "sizes": sizes,
     "values": values,
     "batch": batch,
     "partitions": partitions,
@@ -46,7 +41,6 @@ PARTS: dict[str, Part] = {
     "gap": gap,
     "isolation": isolation,
     "memory": memory,
-    "many": many,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
 FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
@@ -61,10 +55,8 @@ def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
     tables: list[Table] = []
     bounds: list[Bound] = []
     say("starting a broker")
-    ports = {name: (Port(HOST), Port(HOST)) for name in far.DELAYS_MS}
-    doors = {name: (listening.number, shown.number) for name, (listening, shown) in ports.items()}
-    with Broker(heap_mb=1024, java_options=(), host=HOST, doors=doors, properties=AS_USERS_HAVE_IT) as broker:
-        world = World(plan, broker, doors)
+    with Broker(heap_mb=1024, java_options=(), host=HOST, properties=AS_USERS_HAVE_IT) as broker:
+        world = World(plan, broker)
         for name in plan.parts:
             say(f"--- {name}")
             part = PARTS[name]
@@ -88,7 +80,6 @@ Examples:
   python -P tools/bench source --part drain               only Kafka into Arrow, without Spark
   python -P tools/bench source --part gap --rounds 2 --window 30 --recommended
   python -P tools/bench source --part batch --rounds 3    a batch read: a whole topic, an hour of a day
-  python -P tools/bench source --part sizes --shape 10KB/zstd --shape 20B/none
   python -P tools/bench source --part source --master 'local[2]' --source cohort --source kafka
   python -P tools/bench source --output json >bench.json  only the JSON line on standard output
 """
@@ -107,7 +98,6 @@ Examples:
     "--source", type=click.Choice([peer.name for peer in PEERS]), multiple=True, help="Only this source (repeatable)."
 )
 @click.option("--master", multiple=True, help=f"Only this Spark master (repeatable).  [default: {', '.join(MASTERS)}]")
-@click.option("--shape", type=click.Choice(list(sizes.SHAPES)), multiple=True, help="Only these records (repeatable).")
 @click.option(
     "--recommended/--plain",
     default=None,
@@ -125,7 +115,6 @@ def main(
     part: tuple[str, ...],
     source: tuple[str, ...],
     master: tuple[str, ...],
-    shape: tuple[str, ...],
     recommended: bool | None,
     output: str,
 ) -> None:
@@ -142,7 +131,7 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything that was started ends too
     peers = tuple(peer for peer in PEERS if not source or peer.name in source)
     parts, masters = part or tuple(PARTS), master or MASTERS
-    plan = Plan(records, rounds, batches, cap, stretch, window, parts, peers, masters, shape, recommended)
+    plan = Plan(records, rounds, batches, cap, stretch, window, parts, peers, masters, recommended)
     try:
         found, tables, bounds = measure(plan)
     except (FileNotFoundError, RuntimeError) as error:  # no jars, no broker

@@ -23,7 +23,7 @@ from tools.bench.figures import Bound, shown, spread
 from tools.bench.results import BenchError
 from tools.bench.source import source
 from tools.bench.source.clients import Clients
-from tools.bench.source.peers import COHORT, READY, Peer
+from tools.bench.source.peers import COHORT
 from tools.bench.source.runs import Bench
 from tools.bench.source.topics import Shape
 from tools.bench.source.world import Found, World, say
@@ -36,7 +36,6 @@ SHAPES = (Shape(100), Shape(10_000))
 TOPIC_BYTES = 600_000_000
 FREE_BATCHES = 3  # of a query whose sink gets stuck then
 BATCHES = 6
-READY_STATE = "ready-made batches"
 HEAVY = 512  # records of a MiB of zeros, which one batch of some 30 KB holds
 HEAVY_NAME = "with a heavy batch"
 
@@ -99,7 +98,7 @@ def peaks(samples: Sequence[Sample]) -> Found:
 
 
 def measure(world: World) -> Found:
-    """Small and large records, and a heavy batch among them, at full rate and stuck; and the workers of ready-made batches."""
+    """Small and large records, and a heavy batch among them, at full rate and stuck."""
     found: Found = {}
     for master in world.plan.masters:
         with world.application(master) as bench:
@@ -109,13 +108,11 @@ def measure(world: World) -> Found:
                 written = source.fill(bench, topic, shape, records)
                 say(f"checking every byte: {shape.name}")
                 bench.check(COHORT, topic, written)
-                found |= _measured(
-                    bench, world, topic, f"{master}, {shape.name}", records, READY if shape == SHAPES[0] else None
-                )
+                found |= _measured(bench, world, topic, f"{master}, {shape.name}", records)
                 if shape == SHAPES[0]:
                     _burden(bench, topic)
                     name = f"{master}, {shape.name} {HEAVY_NAME}"
-                    found |= _measured(bench, world, topic, name, records + HEAVY, None)
+                    found |= _measured(bench, world, topic, name, records + HEAVY)
                 bench.broker.admin.delete_topic(topic)
     return found
 
@@ -131,31 +128,29 @@ def _burden(bench: Bench, topic: str) -> None:
         raise BenchError(f"{topic}: the heavy batch can't be written")
 
 
-def _measured(bench: Bench, world: World, topic: str, name: str, records: int, ready: Peer | None) -> Found:
+def _measured(bench: Bench, world: World, topic: str, name: str, records: int) -> Found:
     """Each state by its name, and a line about it."""
     found: Found = {}
-    for state, seen in _states(bench, world, topic, records, ready).items():
+    for state, seen in _states(bench, world, topic, records).items():
         found[f"{name}, {state}"] = seen
         most = ", ".join(f"one {who} {shown(seen[f'{who}_mib'], 1, 0)}" for who in ("agent", "worker"))
         say(f"{name}, {state}: MiB of {most}")
     return found
 
 
-def _states(bench: Bench, world: World, topic: str, records: int, ready: Peer | None) -> dict[str, Found]:
+def _states(bench: Bench, world: World, topic: str, records: int) -> dict[str, Found]:
     count = world.plan.rounds
-    states = {"full rate": [_full(bench, COHORT, topic, records) for _ in range(count)]}
+    states = {"full rate": [_full(bench, topic, records) for _ in range(count)]}
     states["stuck sink"] = [_stuck(bench, topic, records, world.plan.stretch_s) for _ in range(count)]
-    if ready is not None and ready in world.plan.peers:
-        states[READY_STATE] = [_full(bench, ready, topic, records)]
     return {
         state: {name: spread([run[name] for run in runs]) for name in runs[0]} | {"runs": len(runs)}
         for state, runs in states.items()
     }
 
 
-def _full(bench: Bench, peer: Peer, topic: str, records: int) -> Found:
+def _full(bench: Bench, topic: str, records: int) -> Found:
     with Watch(bench.clients) as watch:
-        bench.throughput(peer, topic, records, BATCHES)
+        bench.throughput(COHORT, topic, records, BATCHES)
     return peaks(watch.samples)
 
 
@@ -181,7 +176,6 @@ def bounds(found: Found) -> list[Bound]:
     return [
         Bound(f"memory, {name}: MiB of one {who}", seen[f"{who}_mib"]["max"], BUDGET_MIB, at_least=False)
         for name, seen in found.items()
-        if not name.endswith(READY_STATE)
         for who in ("agent", "worker")
     ]
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext, cloudpickle
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit.jars import jars
 from tests.kit.standalone import standalone
-from tools.bench.source import ready
 
 JVM_END_S = 20
 LOG = "spark.log"  # of the JVM, Python workers, stream runner and agents
@@ -43,13 +42,11 @@ class View:
     name: str
     schema: str = ""  # for Cohort's reader
     options: Mapping[str, str] = field(default_factory=dict)  # for Cohort
-    of_both: Mapping[str, str] = field(default_factory=dict)  # options that Spark's own source has, too
     of_kafka: tuple[str, ...] = ()  # expressions over the columns of Spark's own source: the same columns as Cohort's
     selected: tuple[str, ...] = ()  # expressions over these
 
 
 ROW = View("the whole row")
-WITH_HEADERS = View("the whole row and its headers", of_both={"includeHeaders": "true"})
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,8 @@ class Peer:
         self, spark: SparkSession, bootstrap: str, topic: str, run: str, view: View = ROW, **options: str
     ) -> DataFrame:
         """A stream of ``topic``; ``run`` names the consumer group where the source wants one."""
-        asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **view.of_both, **options}
+        asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **options}
         reader = spark.readStream.format(self.format)
-        if self.format == ready.FORMAT:
-            return reader.options(slots=str(spark.sparkContext.defaultParallelism), **options).load()
         if self.format == "cohort":
             asked |= {"group.id": group_of(run), **view.options}
             reader = reader.schema(view.schema) if view.schema else reader
@@ -85,8 +80,7 @@ def group_of(run: str) -> str:
 COHORT = Peer("cohort", "cohort")
 KAFKA = Peer("kafka", "kafka")
 KAFKA_TUNED = Peer("kafka tuned", "kafka", TUNED)
-READY = Peer("ready-made", ready.FORMAT)
-PEERS = (COHORT, KAFKA, KAFKA_TUNED, READY)
+PEERS = (COHORT, KAFKA, KAFKA_TUNED)
 
 
 @contextmanager
@@ -140,9 +134,6 @@ def session(master: str, directory: Path, extra: Mapping[str, str] | None = None
 
 @contextmanager
 def _until_ended(spark: SparkSession) -> Iterator[None]:
-    # Workers have what is installed, and the bench is not.
-    cloudpickle.register_pickle_by_value(ready)  # type: ignore[no-untyped-call]
-    spark.dataSource.register(ready.ReadyMade)
     gateway: Any = spark.sparkContext._gateway
     # Where executors of a local cluster write their logs, for want of an option.
     work = Path(gateway.jvm.java.lang.System.getenv("SPARK_HOME") or "") / "work"

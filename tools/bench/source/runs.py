@@ -25,7 +25,7 @@ from tests.kit.waiting import wait_until
 from tools.bench.results import Batch, BenchError, Throughput, Whole
 from tools.bench.source import topics
 from tools.bench.source.clients import Clients, between
-from tools.bench.source.peers import READY, ROW, Peer, View, group_of
+from tools.bench.source.peers import ROW, Peer, View, group_of
 
 LISTENER_TIMEOUT_S = 120.0  # with asynchronous progress events come faster than Python takes them
 AGENTS_GONE_S = 75.0  # those of a query that was stopped wait a session for its next start
@@ -143,8 +143,6 @@ class Bench:
         self, peer: Peer, topic: str, written: topics.Sums, *, view: View = ROW, bootstrap: str | None = None
     ) -> None:
         """Read all of ``topic``, unmeasured, and compare what came with what was written; raises BenchError."""
-        if peer is READY:
-            return  # which reads no topic
         records = sum(seen[0] for seen in written.values())
         rows = self._collected(peer, self._all_of(peer, topic, records, CHECK_BATCHES, bootstrap, view), topics.summed)
         topics.compare(f"{peer.name}, {topic}", topics.totals(rows), written)
@@ -212,8 +210,7 @@ class Bench:
         self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, view: View
     ) -> DataFrame:
         limit = str(-(-records // batches))
-        extra = {"records": str(records)} if peer is READY else {"startingOffsets": "earliest"}
-        return self.read(peer, topic, bootstrap, view, maxOffsetsPerTrigger=limit, **extra)
+        return self.read(peer, topic, bootstrap, view, maxOffsetsPerTrigger=limit, startingOffsets="earliest")
 
     @contextmanager
     def _started(

@@ -10,7 +10,7 @@ from rich.table import Table
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import Throughput, order
 from tools.bench.source import topics
-from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, PEERS, READY, ROW, Peer, View
+from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, PEERS, ROW, Peer, View
 from tools.bench.source.runs import Bench
 from tools.bench.source.world import Found, World, say
 
@@ -117,7 +117,7 @@ def one_source(runs: Sequence[Throughput]) -> Found:
 
 
 def bounds(found: Found) -> list[Bound]:
-    """Wall time and CPU beside Spark's own source, default and tuned, and beside ready-made batches."""
+    """Wall time and CPU beside Spark's own source, default and tuned."""
     held: list[Bound] = []
     for master, seen in found.items():
         over = seen["cohort_over"]
@@ -129,9 +129,6 @@ def bounds(found: Found) -> list[Bound]:
         if KAFKA_TUNED.name in over:
             tuned = middle(over[KAFKA_TUNED.name]["rows_per_s"])
             held.append(Bound(f"{name}: rows/s of {KAFKA_TUNED.name}'s", tuned, 1.05))
-        if READY.name in over:
-            wall = middle(over[READY.name]["rows_per_s"])
-            held.append(Bound(f"{name}: rows/s of {READY.name} batches'", wall, None, aim=0.8))
     return held
 
 

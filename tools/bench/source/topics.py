@@ -31,7 +31,6 @@ SUMMED = {
     "key_bytes": "sum(length(key))",
     "key_crc": "sum(crc32(key))",
 }
-HEADERS_SUMMED = {"headers_crc": "sum(crc32(cast(to_json(headers) as binary)))"}
 
 
 @dataclass(frozen=True)
@@ -39,50 +38,38 @@ class Shape:
     """What records are like."""
 
     value_bytes: int = 100
-    compression: str = "none"
-    headers: bool = False
-    null_keys: bool = False
 
     @property
     def name(self) -> str:
         """As in reports and on the command line."""
-        size = f"{self.value_bytes // 1000}KB" if self.value_bytes >= 1000 else f"{self.value_bytes}B"
-        extra = ["headers"] * self.headers + ["null-keys"] * self.null_keys
-        return "/".join([size, *extra, self.compression])
+        return f"{self.value_bytes // 1000}KB" if self.value_bytes >= 1000 else f"{self.value_bytes}B"
 
 
 def rows(spark: SparkSession, shape: Shape, records: int, partitions: int) -> DataFrame:
-    """The records themselves: key, value, partition, and headers where the shape has them."""
+    """The records themselves: key, value, partition."""
     pieces = -(-shape.value_bytes // PIECE)
     piece = f"concat(sha2(concat(id, '/', n), 256), '{WORDS}')"
     text = f"concat_ws('', transform(sequence(1, {pieces}), n -> {piece}))"
     columns = [
-        "cast(null as string) as key" if shape.null_keys else "cast(id as string) as key",
+        "cast(id as string) as key",
         f"cast(substring(concat(id, ':', {text}), 1, {shape.value_bytes}) as binary) as value",
         f"cast(id % {partitions} as int) as partition",
     ]
-    if shape.headers:
-        header = "named_struct('key', '{}', 'value', cast({} as binary))"
-        listed = header.format("trace", "sha2(cast(id as string), 224)"), header.format("origin", "'bench'")
-        columns.append(f"array({', '.join(listed)}) as headers")
     return spark.range(records).selectExpr(*columns)
 
 
 def fill(spark: SparkSession, broker: Broker, topic: str, shape: Shape, records: int) -> Sums:
     """Create ``topic`` with the records of a shape, evenly over PARTITIONS; what was written, in sums.  Raises BenchError."""
     made = rows(spark, shape, records, PARTITIONS)
-    write(made, broker, topic, records, shape.compression)
+    write(made, broker, topic, records)
     return totals(summed(made, "0L").collect(), offsets_known=False)
 
 
-def write(made: DataFrame, broker: Broker, topic: str, records: int, compression: str = "none") -> None:
+def write(made: DataFrame, broker: Broker, topic: str, records: int) -> None:
     """Create ``topic`` with so many records, as Spark's sink for Kafka takes them.  Raises BenchError."""
     broker.admin.create_topic(topic, PARTITIONS)
-    client = PRODUCER | {"compression.type": compression}
-    options = {f"kafka.{key}": value for key, value in client.items()}
+    options = {f"kafka.{key}": value for key, value in PRODUCER.items()}
     asked = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, **options}
-    if "headers" in made.columns:
-        asked["includeHeaders"] = "true"
     made.write.format("kafka").options(**asked).save()
     held = sum(broker.admin.ends(topic).values())
     if held != records:
@@ -120,8 +107,7 @@ def compare_values(who: str, delivered: Iterable[Row], written: Values) -> None:
 
 def summed(frame: DataFrame, offset: str = "offset") -> DataFrame:
     """The sums of a frame, one row a partition."""
-    wanted = SUMMED | (HEADERS_SUMMED if "headers" in frame.columns else {})
-    columns: list[Column] = [expr(f"coalesce({text}, 0L)").alias(name) for name, text in wanted.items()]
+    columns: list[Column] = [expr(f"coalesce({text}, 0L)").alias(name) for name, text in SUMMED.items()]
     return frame.groupBy("partition").agg(
         expr("count(1)").alias("records"), expr(f"sum({offset})").alias("offsets"), *columns
     )
@@ -141,7 +127,7 @@ def totals(found: Iterable[Row], *, offsets_known: bool = True) -> Sums:
 
 def compare(who: str, delivered: Mapping[int, tuple[int, ...]], written: Mapping[int, tuple[int, ...]]) -> None:
     """Raise BenchError naming the first partition whose sums differ."""
-    names = ["records", "sum of offsets", *SUMMED, *HEADERS_SUMMED]
+    names = ["records", "sum of offsets", *SUMMED]
     for partition in sorted({*delivered, *written}):
         got, held = delivered.get(partition, ()), written.get(partition, ())
         if got != held:

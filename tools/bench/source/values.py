@@ -7,6 +7,7 @@ import json
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
@@ -14,7 +15,6 @@ from rich.table import Table
 
 from sparkcohort.runtime.shell.values.avro_decoder import FRAME
 from tests.kit.registry import serving
-from tools.bench.decoders.sides import SOME, avro_schema
 from tools.bench.figures import Bound, middle
 from tools.bench.results import Throughput
 from tools.bench.source import source, topics
@@ -23,8 +23,17 @@ from tools.bench.source.runs import Bench
 from tools.bench.source.world import Found, World, say
 from tools.demo import flights
 
+SOME = "dep_delay INT, carrier STRING, flight INT, origin STRING, distance INT"
+AVRO_TYPES = {"INT": "int", "STRING": "string", "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"}}
 BYTES, JSON, AVRO = "values-bytes", "values-json", "values-avro"
 SUBJECT = "flights"
+
+
+def avro_schema(fields: str) -> dict[str, Any]:
+    """Avro's schema of these columns, all optional."""
+    pairs = (each.split() for each in fields.split(", "))
+    columns = [{"name": name, "type": ["null", AVRO_TYPES[kind]], "default": None} for name, kind in pairs]
+    return {"type": "record", "name": "Flight", "fields": columns}
 
 
 @dataclass(frozen=True)

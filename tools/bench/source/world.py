@@ -40,7 +40,6 @@ class Plan:
     parts: tuple[str, ...]
     peers: tuple[Peer, ...]
     masters: tuple[str, ...]
-    shapes: tuple[str, ...] = ()
     recommended: bool | None = None  # None: with the recommended configuration and without it
 
 
@@ -51,11 +50,10 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """The plan, the broker, and its further listeners (see ``Cluster``)."""
+    """The plan and the broker."""
 
     plan: Plan
     broker: Broker
-    doors: Mapping[str, tuple[int, int]]
 
     @contextmanager
     def application(
