@@ -1,1 +1,12 @@
-"""The PySpark side: the source, its reader and its tasks."""
+"""Spark's side.  ``source`` is the format, ``reader`` the stream on the driver, ``task`` what an executor runs for a slot.
+
+One micro-batch::
+
+    latestOffset     ``reader``: settle losses and unreachable partitions, then limits (``limits``), the end is fixed
+    partitions       ``reader``: ``planner`` and ``cutting`` make slots of the ranges; the plan goes to the coordinator
+    read             ``task``: claims a slot from the executor's agent, or starts one (``agent_start``); else ``direct_read``
+    commit           ``reader``: the batch is in Spark's commit log, its offsets go to Kafka
+
+A batch read (``batch_reader``, ``batch_planner``) fixes its ranges once, on the driver, and its tasks read them directly.
+``planner`` and ``source_offsets`` are pure.
+"""

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.batches import hold, suspected_loss
-from sparkcohort.runtime.shell.kafka.consumer import range_reader
+from sparkcohort.runtime.batches import hold, range_progress, suspected_loss
 from sparkcohort.runtime.shell.rpc.flight import Link
 from tests.kit.agents import World
 from tests.kit.mock import MockCluster
@@ -71,7 +70,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """One broker is behind no other: what it says of a log is believed after half a second."""
     monkeypatch.setattr(suspected_loss, "LAG_S", 0.5)
     monkeypatch.setattr(hold, "LAG_S", 0.5)
-    monkeypatch.setattr(range_reader, "RECHECK_S", 0.1)
+    monkeypatch.setattr(range_progress, "RECHECK_S", 0.1)
 
 
 @pytest.fixture(params=SOURCES)

@@ -39,7 +39,7 @@ from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
 from sparkcohort.runtime.shell.agent.timed_columns import TimedColumns
 from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, check_topic_ids, in_doubt
 from sparkcohort.runtime.shell.kafka.consumer.new_source import bounds, new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import of_another_log
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import is_of_another_log
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     EndOfLog,
@@ -458,7 +458,7 @@ class Prefetcher:
                 said = printable(str(error))
                 if said != buffer.error:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, said)
-                if of_another_log(error):
+                if is_of_another_log(error):
                     buffer.move(buffer.planned_start)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live = said, False
                 buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)

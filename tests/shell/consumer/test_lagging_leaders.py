@@ -32,13 +32,13 @@ def in_doubt(broker: Broker, wanted: Range, **more: Any) -> Iterator[Future[list
         ThreadPoolExecutor(1) as thread,
         closing(RangeReader({"bootstrap.servers": broker.bootstrap}, **more)) as reader,
     ):
-        asked, whole = [], reader._check_end
+        asked, whole = [], reader._source.log_range
 
         def noted(*arguments: Any) -> Any:
             asked.append(arguments)
             return whole(*arguments)
 
-        reader._check_end = noted  # type: ignore[assignment]
+        reader._source.log_range = noted  # type: ignore[method-assign, assignment]
 
         def offsets() -> list[int]:
             pieces = [batch.column("offset").to_pylist() for _, _, batch in reader.read([wanted]) if batch]

@@ -1,9 +1,7 @@
 """Direct reads: offset ranges straight from Kafka, in batches of Arrow.
 
-This path is the semantics of the source; the prefetch is its cache.  A range ends when the position reaches its end: by
-a record at or after the end, or because the broker says that nothing visible comes before its log end.  Rows are never
-counted, since compaction, control records and aborted transactions leave gaps.  Loss follows Spark's
-``KafkaDataConsumer``.
+This path is the semantics of the source; the prefetch is its cache.  What an event means for a range is ``range_progress``: here the client
+is polled, the cluster is asked, and time passes.
 """
 
 from __future__ import annotations
@@ -13,14 +11,40 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.batches import range_progress
+from sparkcohort.runtime.batches.range_progress import (
+    Ask,
+    DataLossError,
+    Deliver,
+    Ended,
+    Existence,
+    Fail,
+    Failed,
+    Failure,
+    Fetch,
+    Fetched,
+    FetchError,
+    GiveUp,
+    Idle,
+    LogRange,
+    NoAnswer,
+    OpenTransaction,
+    OtherTopic,
+    Pause,
+    Question,
+    RangeProgress,
+    ReportLoss,
+    ReportRecreated,
+    Rules,
+    Step,
+    StopFetching,
+    Suspected,
+)
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
@@ -36,14 +60,13 @@ from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.shell.kafka.uncommitted_ends import UncommittedEnds
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
-T = TypeVar("T")
+__all__ = ["DataLossError", "FetchError", "RangeReader", "is_of_another_log"]
 
-POLL_S = 0.1
-ASK_S = 5.0  # how long one question about a log's range may take
-RECHECK_S = 1.0  # as Spark's driver asks before it believes that a log got shorter
-CHECKS = 3  # how often in a row data may be corrupt, or memory short
-MOST_WORDS = 500  # about where all partitions of a task stand
-REFUSED_MS = 5_000  # a wrong password doesn't get better with time
+POLL_S: Final = 0.1
+ASK_S: Final = 5.0  # how long one question about a log's range may take
+MOST_SHORT: Final = 3  # how often in a row memory may be short
+MOST_WORDS: Final = 500  # about where all partitions of a task stand
+REFUSED_MS: Final = 5_000  # a wrong password doesn't get better with time
 
 _log = logging.getLogger("sparkcohort.fetch")
 
@@ -53,32 +76,14 @@ _NO_SUCH_PARTITION = _UNKNOWN_HERE | {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaErr
 _CORRUPT = frozenset(
     (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED, KafkaError.INVALID_MSG)
 )
-
-
-class FetchError(CohortError):
-    """A range could not be read; the message names topic, partition, offsets and what to do."""
-
-
-class DataLossError(FetchError):
-    """Records of a range are gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
-
-
-@dataclass(slots=True)
-class _RangeProgress:
-    """One range on its way: where it stands, and what has been tried without progress."""
-
-    wanted: Range
-    position: int
-    idle_mark: float  # the reader's idle clock at the last progress
-    gone: bool = False  # the client says that there is no such partition
-    stopped: bool = False  # the client fetches no more until it is assigned again
-    asked: int = 0
-    # That the log ends before the range does, or isn't there.
-    doubts: SuspectedLosses[TopicPartition] = field(default_factory=SuspectedLosses)
-    check_at: float = 0.0  # when to ask next; 0: no need
-    failures: int = 0  # errors in a row without progress
-    error: str = ""  # why no progress is made, as far as it is known
-    corrupt: str = ""  # what is wrong with the data at the position, if that was among the errors
+_FAILURES: Final = {
+    **dict.fromkeys(_POSITION_LOST, Failure.POSITION_LOST),
+    **dict.fromkeys(_NO_SUCH_PARTITION, Failure.NO_SUCH_PARTITION),
+    **dict.fromkeys(_CORRUPT, Failure.CORRUPT),
+    KafkaError._LOG_TRUNCATION: Failure.TRUNCATED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Failure.NO_PERMISSION,
+    KafkaError._AUTHENTICATION: Failure.LOGIN_REFUSED,
+}
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class _ReadProgress:
     """The ranges of one ``read``: those being fetched, those waiting for an earlier range of their partition."""
 
     waiting: dict[TopicPartition, deque[Range]]
-    active: dict[TopicPartition, _RangeProgress] = field(default_factory=dict)
+    active: dict[TopicPartition, RangeProgress] = field(default_factory=dict)
     missing: int = 0  # offsets between the positions and the ends of the active ones
 
 
@@ -117,11 +122,11 @@ class RangeReader:
         self._topics = TopicIds(conf)
         self._uncommitted = UncommittedEnds(conf)
         self._ids: Mapping[str, str] = {}
-        self._anew: set[str] = set()  # topics that had another id when this read began
-        self._untold: set[str] = set()  # topics of which the client doesn't tell whose records it gives
-        self.replaced: set[str] = set()  # topics that were deleted and made anew, for whoever wants to tell of it
+        self._recreated: set[str] = set()  # topics that had another id when this read began
+        self._unidentified: set[str] = set()  # topics of which the client doesn't tell whose records it gives
+        self.replaced: set[str] = set()  # topics that were deleted and created again while they were read
         self._elsewhere = elsewhere
-        self._past: set[TopicPartition] = set()  # assigned anew since the last poll
+        self._reassigned: set[TopicPartition] = set()  # since the last poll, whose other events belong to the past
         self._short = 0  # of memory, times in a row
         self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
 
@@ -134,16 +139,17 @@ class RangeReader:
         MalformedRecordError.
         """
         progress = _ReadProgress(_queues(ranges))
-        self._ids, self._untold = ids or {}, set()
+        self._ids, self._unidentified = ids or {}, set()
         try:
-            self._anew = self._made_anew() if self._ids and not self._source.tells_ids else set()
+            self._recreated = self._recreated_topics() if self._ids and not self._source.tells_ids else set()
             for tp in list(progress.waiting):
-                self._next_range(progress, tp)
+                self._begin_next(progress, tp)
             while progress.active:
                 yield from self._round(progress)
-            if self._untold and not self._made_anew().isdisjoint(self._untold - self.replaced):
+            unidentified = self._unidentified - self.replaced
+            if unidentified and not self._recreated_topics().isdisjoint(unidentified):
                 raise FetchError(
-                    f"topic {', '.join(sorted(self._untold))}: deleted and created anew while it was read; what was read of it is void",
+                    f"topic {', '.join(sorted(unidentified))}: deleted and created anew while it was read; what was read of it is void",
                     "UNKNOWN_TOPIC_ID",
                 )
         finally:
@@ -155,322 +161,222 @@ class RangeReader:
         self._topics.release()
         self._uncommitted.release()
 
-    def _next_range(self, progress: _ReadProgress, tp: TopicPartition) -> None:
+    # --- one range -----------------------------------------------------------------------------------
+
+    def _rules(self, topic: str) -> Rules:
+        patience_s = self._patience_ms / 1000
+        return Rules(self._fail_on_data_loss, patience_s, self._ids.get(topic, ""), topic in self._recreated)
+
+    def _begin_next(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""
         queue = progress.waiting[tp]
         if queue:
             wanted = queue.popleft()
-            progress.active[tp] = _RangeProgress(wanted, wanted.start, self._idle_s)
             progress.missing += wanted.end - wanted.start
-            if tp.topic in self._anew:
-                self._doubt(progress.active[tp])
-            else:
-                self._assign(wanted, wanted.start)
+            begun = range_progress.begin(wanted, self._rules(tp.topic), time.monotonic(), self._idle_s)
+            progress.active[tp] = begun.progress
+            for _ in self._carry_out(progress, begun, None):  # a range that begins delivers nothing
+                pass
 
-    def _assign(self, wanted: Range, position: int) -> None:
-        """Fetch from ``position``; what this round's poll brought of the partition belongs to its past."""
-        self._source.unassign([wanted.tp])
-        self._source.assign({wanted.tp: (position, wanted.end)})
-        self._past.add(wanted.tp)
+    def _step(
+        self,
+        progress: _ReadProgress,
+        tp: TopicPartition,
+        event: range_progress.Event,
+        batch: pa.RecordBatch | None = None,
+    ) -> Iterator[Piece]:
+        """Give one event to a range, and do what follows from it."""
+        before = progress.active[tp]
+        result = range_progress.step(before, event, self._rules(tp.topic), time.monotonic(), self._idle_s)
+        progress.active[tp] = result.progress
+        progress.missing -= result.progress.position - before.position
+        if result.progress.position > before.position:
+            self._short = 0
+        yield from self._carry_out(progress, result, batch)
+
+    def _carry_out(self, progress: _ReadProgress, result: Step, batch: pa.RecordBatch | None) -> Iterator[Piece]:
+        reading = result.progress
+        tp = reading.range.tp
+        for action in result.actions:
+            match action:
+                case Fetch(position):
+                    self._source.unassign([tp])
+                    self._source.assign({tp: (position, reading.range.end)})
+                    self._reassigned.add(tp)
+                case StopFetching():
+                    self._source.unassign([tp])
+                    self._reassigned.add(tp)
+                case Deliver():
+                    if reading.is_done:
+                        del progress.active[tp]
+                        self._begin_next(progress, tp)
+                    if batch is not None or reading.is_done:
+                        yield tp, reading.position, batch
+                case Ask(question):
+                    yield from self._step(progress, tp, self._ask(tp, reading.range.end, question))
+                case Pause():
+                    time.sleep(POLL_S)
+                    self._idle_s += POLL_S
+                case ReportLoss(message):
+                    self._on_data_loss(message)
+                case ReportRecreated():
+                    self.replaced.add(tp.topic)
+                case Fail(error):
+                    raise error
+                case GiveUp():
+                    raise self._timeout(reading)
+
+    def _timeout(self, reading: RangeProgress) -> FetchError:
+        reason = reading.error or self._source.last_error or self._silence_reason(reading.range.tp)
+        if self._elsewhere is not None and self._elsewhere.why:
+            reason += f"; through the driver: {self._elsewhere.why}"
+        return FetchError(
+            f"{range_progress.where(reading)}: no progress at offset {reading.position} for {self._patience_ms} ms "
+            f"(kafkaConsumer.pollTimeoutMs is {self._poll_timeout_ms}): {reason}",
+            "REQUEST_TIMED_OUT",
+        )
+
+    def _silence_reason(self, tp: TopicPartition) -> str:
+        """What to say when no error came either."""
+        match self._ask(tp, 0, Question.POSITION):
+            case LogRange(_, first, end):
+                return (
+                    f"the leader answers, its log has the offsets [{first}, {end}), and no record comes: it may be slow "
+                    "or throttled, or the length of the batch there is damaged"
+                )
+        return "no broker answered"
+
+    # --- all ranges ----------------------------------------------------------------------------------
 
     def _round(self, progress: _ReadProgress) -> Iterator[Piece]:
         """Take what one poll brings."""
         before = time.monotonic()
-        self._past.clear()
-        # Not more than what is missing: a small range of a big log must not cost ten thousand records.
+        self._reassigned.clear()
         events = self._poll(progress)
         if not events:
             self._idle_s += time.monotonic() - before
         for event in events:
-            reading = progress.active.get(event.tp)
-            if reading is not None and event.tp not in self._past:
-                yield from self._take(progress, reading, event)
+            # What a range's own action has made out of date is passed over.
+            if event.tp in progress.active and event.tp not in self._reassigned:
+                yield from self._take(progress, event)
         if events:
             self._patience_ms = self._poll_timeout_ms
-        else:
-            self._suspect(progress)
-            if self._elsewhere is not None:
-                yield from self._read_elsewhere(progress, self._elsewhere)
-        for reading in () if events else tuple(progress.active.values()):
-            if reading.check_at == 0.0:
-                self._check_time(reading)
-            elif reading.check_at <= time.monotonic():
-                yield from self._check_gone(progress, reading) if reading.gone else self._check_end(progress, reading)
+            return
+        yield from self._heed_complaints(progress)
+        if self._elsewhere is not None:
+            yield from self._read_elsewhere(progress, self._elsewhere)
+        for tp in tuple(progress.active):
+            yield from self._step(progress, tp, Idle())
+
+    def _take(self, progress: _ReadProgress, event: Event) -> Iterator[Piece]:
+        tp = event.tp
+        wanted_id = self._ids.get(tp.topic, "")
+        if wanted_id and not isinstance(event, PartitionError):
+            topic_id = self._source.topic_id(tp)
+            if not topic_id:
+                self._unidentified.add(tp.topic)
+            elif topic_id != wanted_id:
+                yield from self._step(progress, tp, OtherTopic())
+                return
+        match event:
+            case Records(next_offset=next_offset, batch=batch):
+                yield from self._step(progress, tp, Fetched(next_offset), batch)
+            case EndOfLog(offset=offset):
+                yield from self._step(progress, tp, Ended(offset))
+            case PartitionError(error=KafkaError() as error):
+                failure = _FAILURES.get(error.code(), Failure.OTHER)
+                yield from self._step(progress, tp, Failed(failure, error.name(), error.str()))
+            case PartitionError(error=MalformedRecordError() as malformed):
+                raise malformed
 
     def _poll(self, progress: _ReadProgress) -> list[Event]:
-        """What is there; where memory runs out, all that is on its way is thrown away, to begin with anew."""
+        """What is there; where memory runs out, all that is on its way is thrown away and fetched again."""
         try:
-            vain = self._elsewhere is not None and self._elsewhere.is_all(progress.active)
-            return self._source.poll(0.0 if vain else POLL_S, progress.missing)
+            in_vain = self._elsewhere is not None and self._elsewhere.is_all(progress.active)
+            # Not more than what is missing: a small range of a big log must not cost ten thousand records.
+            return self._source.poll(0.0 if in_vain else POLL_S, progress.missing)
         except MemoryError as error:
             self._short += 1
-            if self._short >= CHECKS:
-                where = "; ".join(f"{_where(each)} at offset {each.position}" for each in progress.active.values())
+            if self._short >= MOST_SHORT:
+                places = (
+                    f"{range_progress.where(each)} at offset {each.position}" for each in progress.active.values()
+                )
                 raise FetchError(
-                    f"no memory for what is read of {where[:MOST_WORDS]} ({str(error) or 'librdkafka'}): give the executors "
-                    "more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
+                    f"no memory for what is read of {'; '.join(places)[:MOST_WORDS]} ({str(error) or 'librdkafka'}): give the "
+                    "executors more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
                 ) from error
             for reading in progress.active.values():
-                if not reading.gone:
-                    self._assign(reading.wanted, reading.position)
+                if reading.question is not Question.EXISTENCE:
+                    for _ in self._carry_out(progress, Step(reading, (Fetch(reading.position),)), None):
+                        pass
             time.sleep(POLL_S)
             return []
 
+    def _heed_complaints(self, progress: _ReadProgress) -> Iterator[Piece]:
+        """Errors of the client that name no partition."""
+        complaints = set(self._source.complaints)
+        self._source.complaints.clear()
+        if KafkaError._AUTHENTICATION in complaints:
+            self._patience_ms = min(self._patience_ms, REFUSED_MS)
+        if not complaints.isdisjoint(_NO_SUCH_PARTITION):
+            for tp in tuple(progress.active):
+                yield from self._step(progress, tp, Suspected())
+
     def _read_elsewhere(self, progress: _ReadProgress, elsewhere: Elsewhere) -> Iterator[Piece]:
-        """Ask somebody else for what doesn't come."""
+        """Have the driver read what doesn't come."""
         silence, before = self._source.silence(), time.monotonic()
         stuck = [
-            reading.wanted._replace(start=reading.position)
+            reading.range._replace(start=reading.position)
             for tp, reading in progress.active.items()
-            if elsewhere.wants(tp, None if silence is None else silence.get(tp, 0.0), self._idle_s - reading.idle_mark)
+            if elsewhere.wants(
+                tp, None if silence is None else silence.get(tp, 0.0), self._idle_s - reading.idle_since_s
+            )
         ]
         pieces = elsewhere.read(stuck, self._ids) if stuck else []
         self.replaced |= elsewhere.replaced
         if not pieces:
             self._idle_s += time.monotonic() - before
         for tp, position, batch in pieces:
-            yield from self._advance(progress, progress.active[tp], position, batch)
-        for tp in {tp for tp, _, _ in pieces}:
-            if tp in progress.active and tp not in self._past and not progress.active[tp].gone:
-                self._assign(progress.active[tp].wanted, progress.active[tp].position)
+            yield from self._step(progress, tp, Fetched(position), batch)
+        for tp in {tp for tp, _, _ in pieces} & progress.active.keys() - self._reassigned:
+            reading = progress.active[tp]
+            if reading.question is not Question.EXISTENCE:
+                yield from self._carry_out(progress, Step(reading, (Fetch(reading.position),)), None)
 
-    def _suspect(self, progress: _ReadProgress) -> None:
-        """The client tells of partitions that don't exist without saying which: ask about those that haven't begun."""
-        if not self._source.complaints.isdisjoint(_NO_SUCH_PARTITION):
-            for reading in progress.active.values():
-                if reading.position == reading.wanted.start and not reading.check_at:
-                    reading.gone, reading.check_at = True, time.monotonic()
-        if KafkaError._AUTHENTICATION in self._source.complaints:
-            self._patience_ms = min(self._patience_ms, REFUSED_MS)
-        self._source.complaints.clear()
+    # --- questions -----------------------------------------------------------------------------------
 
-    def _take(self, progress: _ReadProgress, reading: _RangeProgress, event: Event) -> Iterator[Piece]:
-        wanted_id = self._ids.get(event.tp.topic, "")
-        if wanted_id and not isinstance(event, PartitionError):
-            topic_id = self._source.topic_id(event.tp)
-            if not topic_id:
-                self._untold.add(event.tp.topic)
-            elif topic_id != wanted_id:
-                self._source.unassign([event.tp])
-                self._past.add(event.tp)
-                self._doubt(reading)
-                return
-        match event:
-            case Records(next_offset=next_offset, batch=batch):
-                yield from self._advance(progress, reading, next_offset, batch)
-            case EndOfLog(offset=offset):
-                if offset > reading.position:
-                    yield from self._advance(progress, reading, offset, None)
-                if offset < reading.wanted.end:
-                    reading.check_at = reading.check_at or time.monotonic()
-            case PartitionError(error=KafkaError() as error):
-                yield from self._recover(progress, reading, error)
-            case PartitionError(error=MalformedRecordError() as malformed):
-                raise malformed
-
-    def _advance(
-        self, progress: _ReadProgress, reading: _RangeProgress, next_offset: int, batch: pa.RecordBatch | None
-    ) -> Iterator[Piece]:
-        """Move a range forward; at its end, stop fetching before the piece is handed out."""
-        tp = reading.wanted.tp
-        position = min(max(next_offset, reading.position), reading.wanted.end)
-        progress.missing -= position - reading.position
-        reading.position = position
-        reading.idle_mark, reading.failures, self._short = self._idle_s, 0, 0
-        reading.corrupt = reading.error = ""
-        self._calm(reading)
-        if reading.position == reading.wanted.end:
-            self._source.unassign([tp])
-            del progress.active[tp]
-            self._next_range(progress, tp)
-        if batch is not None or reading.position == reading.wanted.end:
-            yield tp, reading.position, batch
-
-    def _recover(self, progress: _ReadProgress, reading: _RangeProgress, error: KafkaError) -> Iterator[Piece]:
-        """Answer a partition's error: go on where records are, or raise what is for the user to solve."""
-        reading.error, code = f"{error.name()}: {error.str()}", error.code()
-        reading.failures, reading.stopped = reading.failures + 1, True
-        if code in _CORRUPT:
-            reading.corrupt = error.str()
-        if code in _POSITION_LOST:
-            yield from self._relocate(progress, reading)
-        elif code == KafkaError._LOG_TRUNCATION:  # KIP-320; whoever reads the range again reads one log only
-            raise FetchError(
-                f"{_where(reading)}: the log was cut before offset {reading.position} while it was read, as after an unclean "
-                "leader election; what was read of it is void, and is to be read again",
-                error.name(),
-            )
-        elif code in _NO_SUCH_PARTITION:
-            self._doubt(reading)
-        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise FetchError(
-                f"no permission to read topic {reading.wanted.topic}: grant READ on it to this user", error.name()
-            )
-        elif code == KafkaError._AUTHENTICATION:  # it is us who refuse, and nothing that the broker says will help
-            raise FetchError(f"{_where(reading)} can't be read: {error.str()}", "SASL_AUTHENTICATION_FAILED")
-        else:
-            self._restart(reading)
-
-    def _restart(self, reading: _RangeProgress) -> None:
-        """Fetch from the position again; errors in a row come at most ten times a second.
-
-        Behind a wrong checksum librdkafka takes whatever bytes come next for a batch, fetches where that leads, and
-        reports that the offset isn't in the log, once more after the next assignment: all of it is the same damage.
-        """
-        if reading.corrupt and reading.failures >= CHECKS:
-            raise FetchError(
-                f"corrupt data in {_where(reading)}, at offset {reading.position}: {reading.corrupt}. The leader's copy "
-                "is damaged: another replica may be whole (make it the leader); to go on without these records start "
-                "a new query behind them",
-                "CORRUPT_MESSAGE",
-            )
-        if reading.failures > 1:
-            time.sleep(POLL_S)
-            self._idle_s += POLL_S
-        self._check_time(reading)
-        reading.stopped = False
-        self._assign(reading.wanted, reading.position)
-
-    def _check_end(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
-        """The broker said that its log ends before the range does: ask again a few times, then believe it."""
-        found = self._ask(reading, self._source.log_range)
-        reading.check_at = time.monotonic() + RECHECK_S
-        if found is None:
-            self._check_time(reading)
-        elif found[1] > reading.position:  # read as far as it goes: the leader has caught up, or the log has grown
-            self._calm(reading)
-            if reading.stopped:
-                self._restart(reading)
-        elif (waits := self._ask(reading, partial(self._open_transaction, reading.wanted.end))) is not False:
-            if waits:
-                reading.error = f"a transaction is open at offset {found[1]}, and isolation.level is read_committed"
-            self._check_time(reading)
-        elif self._is_believed(reading):
-            yield from self._lose(progress, reading, reading.wanted.end, f"the log ends at {found[1]}")
-
-    def _relocate(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
-        """The position is not in the log: go to the first record of the range that is still there."""
-        found = self._ask(reading, self._source.log_range)
-        if found is not None and reading.position < found[0]:
-            to = min(found[0], reading.wanted.end)
-            yield from self._lose(progress, reading, to, f"the log starts at {found[0]}")
-        elif found is not None and reading.position > found[1]:
-            reading.check_at = reading.check_at or time.monotonic()  # fetching would only repeat the error
-        else:
-            self._restart(reading)  # a replica that lags, or nobody to ask: nothing is known to be gone
-
-    def _check_gone(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
-        """The client knows no such partition: metadata can be stale for a moment, so ask the cluster."""
-        reading.check_at = time.monotonic() + RECHECK_S
-        exists, wanted_id = self._ask(reading, self._source.exists), self._ids.get(reading.wanted.topic, "")
-        topic_id = self._ask(reading, self._topic_id) if exists and wanted_id else ""
-        if exists is None or topic_id is None:
-            self._check_time(reading)
-            return
-        exists = exists and bool(topic_id or not wanted_id)
-        if exists and topic_id == wanted_id:
-            reading.gone = False
-            self._calm(reading)
-            self._restart(reading)
-        elif not self._is_believed(reading):
-            return
-        elif exists:
-            self.replaced.add(reading.wanted.topic)
-            why = f"the topic was deleted and created anew: its id was {wanted_id} and is {topic_id} now"
-            yield from self._lose(progress, reading, reading.wanted.end, why)
-        elif self._fail_on_data_loss:
-            raise FetchError(
-                f"{_where(reading)} can't be read: the cluster has no such partition (any more); create the topic, "
-                "or set failOnDataLoss to false to go on without it",
-                "UNKNOWN_TOPIC_OR_PARTITION",
-            )
-        else:
-            yield from self._lose(progress, reading, reading.wanted.end, "the partition is gone")
-
-    def _lose(self, progress: _ReadProgress, reading: _RangeProgress, to: int, reason: str) -> Iterator[Piece]:
-        """Records in [position, to) are lost: fail, or report and go on behind them."""
-        message = f"Could not read records in offset [{reading.position}, {to}) of {_where(reading)}: {reason}"
-        if self._fail_on_data_loss:
-            condition = "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
-            hint = "Records aged out or the topic was recreated; set failOnDataLoss to false to go on without them."
-            raise DataLossError(f"[{condition}] {message}. {hint}", condition)
-        self._on_data_loss(message)
-        if to < reading.wanted.end:
-            self._assign(reading.wanted, to)
-        yield from self._advance(progress, reading, to, None)
-
-    def _ask(self, reading: _RangeProgress, question: Callable[[TopicPartition, float], T]) -> T | None:
-        """Ask the cluster about the partition; None when it doesn't answer."""
-        before = time.monotonic()
+    def _ask(self, tp: TopicPartition, end: int, question: Question) -> range_progress.Event:
+        """The cluster's answer, or that there was none; the time of a question without an answer counts as idle."""
+        before, timeout_s = time.monotonic(), min(ASK_S, self._poll_timeout_ms / 1000)
         try:
-            return question(reading.wanted.tp, min(ASK_S, self._poll_timeout_ms / 1000))
-        except (KafkaException, TimeoutError) as failed:
-            reading.error = reading.error or clients.text_of(failed)  # a late answer hides no reason
+            match question:
+                case Question.EXISTENCE:
+                    exists = self._source.exists(tp, timeout_s)
+                    known = exists and self._ids.get(tp.topic)
+                    return Existence(exists, self._topics.ask([tp.topic], timeout_s).get(tp.topic, "") if known else "")
+                case Question.OPEN_TRANSACTION:
+                    if self._conf.get("isolation.level") != "read_committed":
+                        return OpenTransaction(is_open=False)
+                    return OpenTransaction(is_open=self._uncommitted.ask([tp], timeout_s)[tp] >= end)
+                case _:
+                    return LogRange(question, *self._source.log_range(tp, timeout_s))
+        except (KafkaException, TimeoutError) as error:
             self._idle_s += time.monotonic() - before
-            return None
+            return NoAnswer(question, clients.text_of(error))
 
-    def _topic_id(self, tp: TopicPartition, timeout_s: float) -> str:
-        """The id of the topic that has the partition now; "" if nobody knows it.  Raises KafkaException, TimeoutError."""
-        return self._topics.ask([tp.topic], timeout_s).get(tp.topic, "")
-
-    def _made_anew(self) -> set[str]:
-        """Topics that seem to have another id now; raises FetchError when nobody answers."""
+    def _recreated_topics(self) -> set[str]:
+        """Topics that seem to have another id now; raises FetchError when no broker answers."""
         try:
-            now = self._topics.ask(sorted(self._ids), ASK_S)
-        except (KafkaException, TimeoutError) as failed:
+            ids = self._topics.ask(sorted(self._ids), ASK_S)
+        except (KafkaException, TimeoutError) as error:
             raise FetchError(
-                f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {clients.text_of(failed)}"
+                f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {clients.text_of(error)}"
             ) from None
-        return {topic for topic, known in self._ids.items() if now.get(topic, known) != known}
-
-    @staticmethod
-    def _is_believed(reading: _RangeProgress) -> bool:
-        """Whether one more answer that speaks of a loss makes it one."""
-        reading.asked, now = reading.asked + 1, time.monotonic()
-        reading.doubts = reading.doubts.after({reading.wanted.tp}, reading.asked, now)
-        return bool(reading.doubts.believed(now))
-
-    @staticmethod
-    def _calm(reading: _RangeProgress) -> None:
-        """There is no need to ask."""
-        reading.doubts, reading.check_at = SuspectedLosses(), 0.0
-
-    @staticmethod
-    def _doubt(reading: _RangeProgress) -> None:
-        """Its topic may be gone, or another one by now: ask."""
-        reading.gone, reading.check_at = True, reading.check_at or time.monotonic()
-
-    def _open_transaction(self, end: int, tp: TopicPartition, timeout_s: float) -> bool:
-        """Whether the records up to ``end`` exist but wait for a transaction.  Raises KafkaException, TimeoutError."""
-        if self._conf.get("isolation.level") != "read_committed":
-            return False
-        return self._uncommitted.ask([tp], timeout_s)[tp] >= end
-
-    def _check_time(self, reading: _RangeProgress) -> None:
-        """Raise FetchError when the partition has made no progress within the poll timeout."""
-        if (self._idle_s - reading.idle_mark) * 1000 >= self._patience_ms:
-            why = reading.error or self._source.last_error or self._silence(reading)
-            if self._elsewhere is not None and self._elsewhere.why:
-                why += f"; through the driver: {self._elsewhere.why}"
-            raise FetchError(
-                f"{_where(reading)}: no progress at offset {reading.position} for {self._patience_ms} ms "
-                f"(kafkaConsumer.pollTimeoutMs is {self._poll_timeout_ms}): {why}",
-                "REQUEST_TIMED_OUT",
-            )
-
-    def _silence(self, reading: _RangeProgress) -> str:
-        """What to say when no error came either."""
-        found = self._ask(reading, self._source.log_range)
-        if found is None:
-            return "no broker answered"
-        return (
-            f"the leader answers, its log has the offsets [{found[0]}, {found[1]}), and no record comes: it may be slow "
-            "or throttled, or the length of the batch there is damaged"
-        )
+        return {topic for topic, expected in self._ids.items() if ids.get(topic, expected) != expected}
 
 
-def of_another_log(error: KafkaError | MalformedRecordError) -> bool:
-    """Whether the log may have other records now at the offsets it had: truncated, or deleted and made anew."""
+def is_of_another_log(error: KafkaError | MalformedRecordError) -> bool:
+    """Whether the log may have other records now at the offsets it had: truncated, or deleted and recreated."""
     codes = _POSITION_LOST | _NO_SUCH_PARTITION | {KafkaError._LOG_TRUNCATION}
     return isinstance(error, KafkaError) and error.code() in codes
 
@@ -484,8 +390,3 @@ def _queues(ranges: Sequence[Range]) -> dict[TopicPartition, deque[Range]]:
         if wanted.start < wanted.end:
             queues.setdefault(wanted.tp, deque()).append(wanted)
     return queues
-
-
-def _where(reading: _RangeProgress) -> str:
-    wanted = reading.wanted
-    return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"

@@ -1,0 +1,416 @@
+"""One offset range on its way: the semantics of the source, as a machine without clock or connection.
+
+A range ends when its position reaches its end: by a record at or after the end, or because the leader says that nothing visible comes
+before its log end.  Rows are never counted: compaction, control records and aborted transactions leave gaps.
+
+::
+
+    event                         what is known then              what the reader does
+    Fetched                       the position moves              deliver; at the end of the range: stop
+    Ended before the range does   the log may have got shorter    ask for the log's range, again and again
+    Failed, position not in log   records may be gone             ask for the log's range at once
+    Failed, no such partition     the topic may be gone           ask whether it exists, again and again
+    OtherTopic                    the topic was recreated         stop, ask whether it exists
+    Failed, log truncated         what was read is void           fail (KIP-320)
+    Failed, no permission         -                               fail
+    Failed, anything else         -                               fetch again; corrupt data three times in a row: fail
+    Idle                          no progress for so long         ask what is due; past the poll timeout: give up
+
+A loss is an answer that is the same for as long as a broker may lag (``suspected_loss``, KAFKA-7703).  With ``failOnDataLoss`` it ends the
+query, else it is reported and the range goes on behind it.  Loss follows Spark's ``KafkaDataConsumer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+
+RECHECK_S: Final = 1.0
+"""Between two questions about one partition; Spark's driver asks as often before it believes that a log got shorter."""
+MOST_CORRUPT: Final = 3
+"""How often in a row data may be corrupt.
+
+Behind a wrong checksum librdkafka takes the next bytes for a batch, fetches where that leads, and reports that the offset isn't in the
+log, once more after the next assignment: all of it is the same damage.
+"""
+DATA_LOSS: Final = "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+
+
+class FetchError(CohortError):
+    """A range could not be read; the message names topic, partition, offsets and what to do."""
+
+
+class DataLossError(FetchError):
+    """Records of a range are gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
+
+
+class Question(Enum):
+    """What the cluster is asked about a partition."""
+
+    POSITION = "the range of its log, which doesn't have the position"
+    LOG_END = "the range of its log, which ended before the range does"
+    OPEN_TRANSACTION = "whether the records up to the range's end wait for a transaction"
+    EXISTENCE = "whether it exists, and the id of its topic"
+
+
+class Failure(Enum):
+    """Kinds of a partition's errors."""
+
+    POSITION_LOST = "the position is not in the log"
+    TRUNCATED = "the log was cut before the position (KIP-320)"
+    NO_SUCH_PARTITION = "the client or the broker knows no such partition"
+    NO_PERMISSION = "READ on the topic is not granted"
+    LOGIN_REFUSED = "our own client refuses the login"
+    CORRUPT = "the data can't be unpacked"
+    OTHER = "anything else: fetching again may help"
+
+
+class Fetched(NamedTuple):
+    """Records came; ``next_offset`` follows the last one, which may lie behind the range's end."""
+
+    next_offset: int
+
+
+class Ended(NamedTuple):
+    """The leader has nothing visible before ``offset``, the end of its log just now."""
+
+    offset: int
+
+
+class OtherTopic(NamedTuple):
+    """The records are of a topic with another id: it was recreated (KIP-516)."""
+
+
+class Failed(NamedTuple):
+    """The client gave an error for the partition, and fetches it no more until it is assigned again."""
+
+    failure: Failure
+    name: str  # Kafka's name of the error
+    text: str
+
+
+class Idle(NamedTuple):
+    """A poll brought nothing for any range."""
+
+
+class Suspected(NamedTuple):
+    """The client complained of a partition that doesn't exist, without saying which."""
+
+
+class LogRange(NamedTuple):
+    """The answer to POSITION and LOG_END."""
+
+    question: Question
+    first: int
+    end: int
+
+
+class OpenTransaction(NamedTuple):
+    """The answer to OPEN_TRANSACTION."""
+
+    is_open: bool
+
+
+class Existence(NamedTuple):
+    """The answer to EXISTENCE; ``topic_id`` is empty where no broker knows the topic."""
+
+    exists: bool
+    topic_id: str
+
+
+class NoAnswer(NamedTuple):
+    """No broker answered the question."""
+
+    question: Question
+    reason: str
+
+
+Event: TypeAlias = (
+    Fetched | Ended | OtherTopic | Failed | Suspected | Idle | LogRange | OpenTransaction | Existence | NoAnswer
+)
+
+
+class Fetch(NamedTuple):
+    """Fetch from ``position`` on; what the last poll brought of the partition belongs to its past."""
+
+    position: int
+
+
+class StopFetching(NamedTuple):
+    """Fetch the partition no more."""
+
+
+class Ask(NamedTuple):
+    """Ask the cluster, and give the answer as the next event."""
+
+    question: Question
+
+
+class Pause(NamedTuple):
+    """Wait for a moment: errors in a row come at most ten times a second."""
+
+
+class Deliver(NamedTuple):
+    """Hand out what the event brought; the new position goes with it."""
+
+
+class ReportLoss(NamedTuple):
+    """Records are gone and ``failOnDataLoss`` is false: ``message`` is for the user."""
+
+    message: str
+
+
+class ReportRecreated(NamedTuple):
+    """The topic was deleted and created again while the query read it."""
+
+
+class Fail(NamedTuple):
+    """The range can't be read."""
+
+    error: FetchError
+
+
+class GiveUp(NamedTuple):
+    """There was no progress for longer than the poll timeout: the reader knows what else was wrong."""
+
+
+Action: TypeAlias = Fetch | StopFetching | Ask | Pause | Deliver | ReportLoss | ReportRecreated | Fail | GiveUp
+
+
+class Rules(NamedTuple):
+    """What a step may depend on beside the range: options, and the id that the range's topic has to have."""
+
+    fail_on_data_loss: bool
+    patience_s: float  # kafkaConsumer.pollTimeoutMs, or less where a login was refused
+    topic_id: str = ""  # empty: not known
+    topic_was_recreated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeProgress:
+    """Where one range stands."""
+
+    range: Range
+    position: int  # range.start <= position <= range.end; never moves back
+    idle_since_s: float  # the reader's idle clock at the last progress
+    question: Question | None = None  # what is open: LOG_END, EXISTENCE, or nothing
+    ask_at: float = 0.0  # when it is asked next; only where a question is open
+    log_end: int = 0  # as the leader said last; only where LOG_END is open
+    answers: int = 0  # to questions about this range, so that none is counted twice
+    stopped: bool = False  # the client fetches nothing until it is assigned again
+    failures: int = 0  # errors in a row without progress
+    error: str = ""  # why no progress is made, as far as it is known
+    corrupt: str = ""  # what is wrong with the data at the position, if that was among the errors
+    doubts: SuspectedLosses[TopicPartition] = field(default_factory=SuspectedLosses)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the range has been read to its end."""
+        return self.position == self.range.end
+
+
+class Step(NamedTuple):
+    """The range after an event, and what the reader does, in this order."""
+
+    progress: RangeProgress
+    actions: tuple[Action, ...] = ()
+
+
+def begin(wanted: Range, rules: Rules, now: float, idle_s: float) -> Step:
+    """Start a range that is not empty."""
+    progress = RangeProgress(wanted, wanted.start, idle_s)
+    if rules.topic_was_recreated:  # its offsets are those of the topic before: nothing is fetched until that is certain
+        return Step(_open(progress, Question.EXISTENCE, now))
+    return Step(progress, (Fetch(wanted.start),))
+
+
+def step(progress: RangeProgress, event: Event, rules: Rules, now: float, idle_s: float) -> Step:
+    """The range after an event.
+
+    ``now`` and ``idle_s`` are the reader's clock, and its clock of the time spent waiting in vain, in seconds.
+    """
+    match event:
+        case Fetched(next_offset):
+            return _advance(progress, next_offset, idle_s)
+        case Ended(offset):
+            return _meet_end(progress, offset, now, idle_s)
+        case OtherTopic():
+            return Step(_open(progress, Question.EXISTENCE, now), (StopFetching(),))
+        case Suspected():
+            # A range that has begun has a partition.
+            is_meant = progress.position == progress.range.start and progress.question is None
+            return Step(_open(progress, Question.EXISTENCE, now) if is_meant else progress)
+        case Failed():
+            return _recover(progress, event, rules, now, idle_s)
+        case Idle():
+            if progress.question is None:
+                return _wait(progress, rules, idle_s)
+            return Step(progress, (Ask(progress.question),) if progress.ask_at <= now else ())
+        case LogRange(Question.POSITION, first, end):
+            return _relocate(progress, first, end, rules, now, idle_s)
+        case LogRange(_, _, end):
+            return _check_end(progress, end, rules, now, idle_s)
+        case OpenTransaction(is_open):
+            return _check_transaction(progress, rules, now, idle_s, is_open=is_open)
+        case Existence(exists, topic_id):
+            return _check_existence(progress, topic_id if exists else None, rules, now, idle_s)
+        case NoAnswer(question, reason):
+            progress = replace(progress, error=progress.error or reason)  # a late answer hides no reason
+            if question is Question.POSITION:  # nothing is known to be gone
+                return _restart(progress, rules, idle_s)
+            return _wait(replace(progress, ask_at=now + RECHECK_S), rules, idle_s)
+
+
+def where(progress: RangeProgress) -> str:
+    """The range, for messages."""
+    wanted = progress.range
+    return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
+
+
+def _advance(progress: RangeProgress, next_offset: int, idle_s: float) -> Step:
+    """Move forward: every error and doubt was about the position before."""
+    position = min(max(next_offset, progress.position), progress.range.end)
+    progress = replace(_calm(progress), position=position, idle_since_s=idle_s, failures=0, error="", corrupt="")
+    # Fetching stops before the last piece is handed out: the caller may take its time.
+    return Step(progress, (StopFetching(), Deliver()) if progress.is_done else (Deliver(),))
+
+
+def _calm(progress: RangeProgress) -> RangeProgress:
+    """There is nothing to ask."""
+    return replace(progress, question=None, doubts=SuspectedLosses())
+
+
+def _open(progress: RangeProgress, question: Question, now: float) -> RangeProgress:
+    """Ask from now on; a question that is open already says when."""
+    return replace(progress, question=question, ask_at=now if progress.question is None else progress.ask_at)
+
+
+def _meet_end(progress: RangeProgress, offset: int, now: float, idle_s: float) -> Step:
+    moved = _advance(progress, offset, idle_s) if offset > progress.position else Step(progress)
+    if offset >= progress.range.end or moved.progress.question is not None:
+        return moved
+    return Step(_open(moved.progress, Question.LOG_END, now), moved.actions)
+
+
+def _recover(progress: RangeProgress, error: Failed, rules: Rules, now: float, idle_s: float) -> Step:
+    """Go on where records are, or fail with what is for the user to solve."""
+    corrupt = error.text if error.failure is Failure.CORRUPT else progress.corrupt
+    failures = progress.failures + 1
+    progress = replace(progress, error=f"{error.name}: {error.text}", corrupt=corrupt, failures=failures, stopped=True)
+    match error.failure:
+        case Failure.POSITION_LOST:
+            return Step(progress, (Ask(Question.POSITION),))
+        case Failure.NO_SUCH_PARTITION:
+            return Step(_open(progress, Question.EXISTENCE, now))
+        case Failure.TRUNCATED:  # KIP-320; a replay reads one log only
+            message = (
+                f"{where(progress)}: the log was cut before offset {progress.position} while it was read, as after an unclean "
+                "leader election; what was read of it is void, and is to be read again"
+            )
+            return Step(progress, (Fail(FetchError(message, error.name)),))
+        case Failure.NO_PERMISSION:
+            message = f"no permission to read topic {progress.range.topic}: grant READ on it to this user"
+            return Step(progress, (Fail(FetchError(message, error.name)),))
+        case Failure.LOGIN_REFUSED:  # our own client refuses: no broker's answer changes that
+            message = f"{where(progress)} can't be read: {error.text}"
+            return Step(progress, (Fail(FetchError(message, "SASL_AUTHENTICATION_FAILED")),))
+        case _:
+            return _restart(progress, rules, idle_s)
+
+
+def _restart(progress: RangeProgress, rules: Rules, idle_s: float) -> Step:
+    """Fetch from the position again."""
+    if progress.corrupt and progress.failures >= MOST_CORRUPT:
+        message = (
+            f"corrupt data in {where(progress)}, at offset {progress.position}: {progress.corrupt}. The leader's copy is "
+            "damaged: another replica may be whole (make it the leader); to go on without these records start a new query "
+            "behind them"
+        )
+        return Step(progress, (Fail(FetchError(message, "CORRUPT_MESSAGE")),))
+    pause: tuple[Action, ...] = (Pause(),) if progress.failures > 1 else ()
+    if _is_overdue(progress, rules, idle_s):
+        return Step(progress, (*pause, GiveUp()))
+    return Step(replace(progress, stopped=False), (*pause, Fetch(progress.position)))
+
+
+def _wait(progress: RangeProgress, rules: Rules, idle_s: float) -> Step:
+    return Step(progress, (GiveUp(),) if _is_overdue(progress, rules, idle_s) else ())
+
+
+def _is_overdue(progress: RangeProgress, rules: Rules, idle_s: float) -> bool:
+    return idle_s - progress.idle_since_s >= rules.patience_s
+
+
+def _relocate(progress: RangeProgress, first: int, end: int, rules: Rules, now: float, idle_s: float) -> Step:
+    """The position is not in the log: go to the first record of the range that is still there."""
+    if progress.position < first:
+        return _lose(progress, min(first, progress.range.end), f"the log starts at {first}", rules, idle_s)
+    if progress.position > end:  # fetching would only repeat the error
+        return Step(_open(progress, Question.LOG_END, now))
+    return _restart(progress, rules, idle_s)  # a replica that lagged: nothing is known to be gone
+
+
+def _check_end(progress: RangeProgress, end: int, rules: Rules, now: float, idle_s: float) -> Step:
+    """The leader said that its log ends before the range does."""
+    progress = replace(progress, ask_at=now + RECHECK_S, log_end=end)
+    if end <= progress.position:
+        return Step(progress, (Ask(Question.OPEN_TRANSACTION),))
+    # The leader has caught up, or the log has grown: read as far as it goes.
+    progress = _calm(progress)
+    return _restart(progress, rules, idle_s) if progress.stopped else Step(progress)
+
+
+def _check_transaction(progress: RangeProgress, rules: Rules, now: float, idle_s: float, *, is_open: bool) -> Step:
+    """Records behind the last stable offset exist: nothing is lost."""
+    if is_open:
+        reason = f"a transaction is open at offset {progress.log_end}, and isolation.level is read_committed"
+        return _wait(replace(progress, error=reason), rules, idle_s)
+    progress, is_certain = _count_answer(progress, now)
+    if is_certain:
+        return _lose(progress, progress.range.end, f"the log ends at {progress.log_end}", rules, idle_s)
+    return Step(progress)
+
+
+def _check_existence(progress: RangeProgress, topic_id: str | None, rules: Rules, now: float, idle_s: float) -> Step:
+    """``topic_id``: None where there is no such partition, "" where the id isn't known.  A broker's metadata can be stale for a moment."""
+    progress = replace(progress, ask_at=now + RECHECK_S)
+    is_there = topic_id is not None and bool(topic_id or not rules.topic_id)
+    if is_there and topic_id == rules.topic_id:
+        return _restart(_calm(progress), rules, idle_s)
+    progress, is_certain = _count_answer(progress, now)
+    if not is_certain:
+        return Step(progress)
+    if is_there:
+        reason = f"the topic was deleted and created anew: its id was {rules.topic_id} and is {topic_id} now"
+        lost = _lose(progress, progress.range.end, reason, rules, idle_s)
+        return Step(lost.progress, (ReportRecreated(), *lost.actions))
+    if rules.fail_on_data_loss:
+        message = (
+            f"{where(progress)} can't be read: the cluster has no such partition (any more); create the topic, or set "
+            "failOnDataLoss to false to go on without it"
+        )
+        return Step(progress, (Fail(FetchError(message, "UNKNOWN_TOPIC_OR_PARTITION")),))
+    return _lose(progress, progress.range.end, "the partition is gone", rules, idle_s)
+
+
+def _count_answer(progress: RangeProgress, now: float) -> tuple[RangeProgress, bool]:
+    """The range after one more answer that speaks of a loss, and whether there is no doubt left."""
+    answers = progress.answers + 1
+    doubts = progress.doubts.after({progress.range.tp}, answers, now)
+    return replace(progress, answers=answers, doubts=doubts), bool(doubts.believed(now))
+
+
+def _lose(progress: RangeProgress, to: int, reason: str, rules: Rules, idle_s: float) -> Step:
+    """Records in [position, to) are lost: fail, or report it and go on behind them."""
+    message = f"Could not read records in offset [{progress.position}, {to}) of {where(progress)}: {reason}"
+    if rules.fail_on_data_loss:
+        hint = "Records aged out or the topic was recreated; set failOnDataLoss to false to go on without them."
+        return Step(progress, (Fail(DataLossError(f"[{DATA_LOSS}] {message}. {hint}", DATA_LOSS)),))
+    moved = _advance(replace(progress, stopped=False), to, idle_s)
+    fetch: tuple[Action, ...] = () if moved.progress.is_done else (Fetch(to),)
+    return Step(moved.progress, (ReportLoss(message), *fetch, *moved.actions))
