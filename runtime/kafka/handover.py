@@ -3,25 +3,24 @@
 A new version of a job (*asking*) has the one that runs (*running*) finish its batch, commit it and stop, and starts there.
 They may have different code and checkpoints, and run on different hosts: all they share is Kafka.
 
-* **Where they write.**  The group itself is no place to ask in: Kafka takes commits of its members alone, and whoever joins
-  fences the running driver in the middle of its batch.  So both write one record, as the metadata of an offset of the group
-  ``GROUP.handover``, which never has a member.  The one who asks writes ``asked``; the one that runs writes ``heard`` at once,
-  from a thread of its own, then ``parked``, or ``declined``.
-* **To whom.**  A record names the run that it is for (``run_epoch``), so that what is left of an earlier hand-over stops nobody.
-  Where a later run has come meanwhile, that one is asked.
-* **When a request counts.**  ``heard`` goes to Kafka first: a request stops nobody before.  One that can't be heard, because
-  Kafka refuses it or takes nothing for as long as anybody waits for it, is void: whoever asked has gone on without by then.
+* **Where they write.**  The group itself is no place to ask in: Kafka takes commits of its members alone, and a driver that
+  joins fences the running one in the middle of its batch.  So both write one record, as the metadata of an offset of the
+  group ``GROUP.handover``, which never has a member.  The asking driver writes ``asked``; the running one writes ``heard``
+  from a thread of its own, again every three seconds, then ``parked``.
+* **To whom.**  A record names the run that it is for (``run_epoch``), so that what is left of an earlier hand-over stops
+  no other run.  Where a later run has come meanwhile, that one is asked.
+* **When a request counts.**  ``heard`` goes to Kafka first: a request stops nothing before.  A driver that may read requests
+  and not answer them is never stopped by one.
 * **When it may park.**  Spark asks for the end of a batch when the batch before is in its commit log: then, and while nothing
-  was planned since, the query stands at a clean point.  Commits go to Kafka first, ``parked`` after; from the moment
-  that ``parked`` may be on its way nothing is planned, whatever becomes of the other one.  Before, the running one may go
-  on: a commit that Kafka does not take in time costs the hand-over a batch, not the query.  It goes on, too, where ``parked``
-  is refused and no try of it may have arrived.
-* **Who starts.**  Whoever reads ``parked`` of the newest run starts from the group's committed offsets.  One whose question was
-  replaced by another's ends (OVERTAKEN), so that two that ask at once do not both start.  One that finds ``parked`` for
-  somebody else claims it, and starts when that one has reserved no run within ten seconds: it has died.  What ``cohort
-  handover`` asked for is free for whoever comes.
-* **Where nobody answers** the one who asks goes on as without a hand-over: it joins, which fences.  So it does where the
-  other one has heard, and dies in its batch: while it lives it renews ``heard`` every three seconds.
+  was planned since, the query stands at a clean point.  Commits go to Kafka first, ``parked`` after.  A commit that Kafka
+  does not take in time costs the hand-over a batch, not the query.  With the commits taken the query has ended, whether
+  ``parked`` arrives or not: without it the asking driver waits ten seconds more and starts at the same offsets.
+* **Who starts.**  The driver that reads ``parked`` for its own request starts from the group's committed offsets.  One whose
+  question was replaced by another's ends (OVERTAKEN), so that two that ask at once do not both start.  One that finds ``parked``
+  for another request claims it, and starts when that driver has reserved no run within ten seconds: it has died.  What ``cohort
+  handover`` asked for is free for the next driver that asks.
+* **Without a sign for ten seconds** the asking driver goes on as without a hand-over: it joins, which fences.  That is so
+  where the other one died, cannot tell when its batches are committed, or is of a version without hand-over.
 * **A run that is fenced says so.**  Its process is about to end, and a metric of it would not be read any more.  So it writes
   ``fenced`` for the run that fenced it, which counts it.  It writes nothing where anything else stands for that run.
 """
@@ -38,14 +37,14 @@ from msgspec.structs import replace
 
 from sparkcohort.runtime.kafka.run_epoch import MAX_BYTES, MOST, CommitMetadata
 
-HEARD_MS = 10_000
-"""An answer that a driver is there comes in a second, also in the middle of a batch."""
+SIGN_MS = 10_000
+"""So long the asking driver waits for a sign of life; one that lives gives the first within a second."""
 RENEWAL_MS = 3_000
-"""How often the one that has heard says so again, while it lives."""
+"""How often the running driver says again that it has heard."""
 ALONE_MS = 3_000
-"""The same where the group has no member: a driver that has not joined yet may be there all the same."""
+"""The patience where the group has no member: a driver that has not joined yet may be there all the same."""
 FREE = ""
-"""The request of a hand-over that is for whoever comes next."""
+"""The request of a hand-over that is for the next driver that asks."""
 LONGEST_TEXT = 200
 
 
@@ -55,7 +54,6 @@ class HandoverAnswer(StrEnum):
     ASKED = "asked"
     HEARD = "heard"
     PARKED = "parked"
-    DECLINED = "declined"
     FENCED = "fenced"  # ``request`` is the run that was fenced, ``to`` the run that fenced it: no part of a hand-over
 
 
@@ -67,13 +65,13 @@ class RunName(NamedTuple):
 
 
 class HandoverRecord(Struct, frozen=True):
-    """What stands in Kafka between two drivers; ``request`` is of whoever asks, ``to`` the run that is asked."""
+    """What stands in Kafka between two drivers; ``request`` is of the asking driver, ``to`` the run that is asked."""
 
     answer: HandoverAnswer
     request: str
     to: RunName
-    text: str = ""  # who asks, or why it is declined
-    renewal: int = 0  # of ``heard``: another number is a later word
+    text: str = ""  # the host of the asking driver, or of the fenced one
+    renewal: int = 0  # of ``heard``: another number is a later sign
 
 
 def name_of(record: CommitMetadata) -> RunName:
@@ -89,7 +87,7 @@ def encode_handover(record: HandoverRecord) -> str:
 
 
 def decode_handover(text: str) -> HandoverRecord | None:
-    """The record in a metadata text; None for text of somebody else, of whatever kind."""
+    """The record in a metadata text; None for any other text."""
     if len(text) > MAX_BYTES:
         return None
     try:
@@ -105,42 +103,37 @@ def decode_handover(text: str) -> HandoverRecord | None:
     return HandoverRecord(answer, texts[0][:64], RunName(run, texts[1][:64]), texts[2][:LONGEST_TEXT], renewal)
 
 
-# --- the one who asks -----------------------------------------------------------------------------------
+# --- the asking driver ------------------------------------------------------------------------------------
 
 
 class AskingState(StrEnum):
-    """Where the one who asks stands; the last seven are ends."""
+    """Where the asking driver stands; the last five are ends."""
 
     LOOKING = "looking"
     ASKED = "asked"
-    HEARD = "heard"  # the other one lives, and finishes its batch
-    CLAIMING = "claiming"  # parked, for one that has not started
+    CLAIMING = "claiming"  # parked, for a driver that has not started
     GRANTED = "granted"
     ABSENT = "absent"  # no run of this group has ever been
-    SILENT = "silent"  # nobody has heard: the newest run is dead, or of a version without hand-over
-    LOST = "lost"  # the other one has heard, and renews its word no more: it is dead, or frozen
-    DECLINED = "declined"
-    TIMED_OUT = "timed out"
-    OVERTAKEN = "overtaken"  # somebody else asks, too, and came later
+    SILENT = "silent"  # no sign of the newest run for ``SIGN_MS``
+    TIMED_OUT = "timed out"  # it lives, and its batch takes longer than we wait
+    OVERTAKEN = "overtaken"  # another driver asks, too, and came later
 
 
-ENDS = frozenset(AskingState) - {AskingState.LOOKING, AskingState.ASKED, AskingState.HEARD, AskingState.CLAIMING}
+ENDS = frozenset(AskingState) - {AskingState.LOOKING, AskingState.ASKED, AskingState.CLAIMING}
 
 
 class AskingSide(Struct, frozen=True):
-    """One hand-over as whoever asks sees it."""
+    """One hand-over as the asking driver sees it."""
 
     request: str
     who: str
     since_ms: int
     timeout_ms: int
     state: AskingState = AskingState.LOOKING
-    to: RunName | None = None  # who is asked; set once somebody is
-    asked_ms: int = 0
+    to: RunName | None = None  # the run that is asked; set in ASKED and CLAIMING
     renewal: int = -1  # of the last ``heard``; -1 before the first
-    heard_ms: int = 0  # when that was first read, or could have been; in HEARD
-    alone: bool = False  # the group had no member at the last look
-    text: str = ""  # why it was declined
+    sign_ms: int = 0  # when the last sign of life was read, or could not be looked for; in ASKED and CLAIMING
+    patience_ms: int = SIGN_MS  # the longest time without a sign
 
 
 class Looked(Struct, frozen=True):
@@ -152,7 +145,7 @@ class Looked(Struct, frozen=True):
 
 
 class LookFailed(Struct, frozen=True):
-    """Time has passed, or a look has failed."""
+    """Kafka did not answer."""
 
 
 def step_asking(
@@ -162,83 +155,70 @@ def step_asking(
     if asking.state in ENDS:
         return asking, None
     written: HandoverRecord | None = None
-    if isinstance(event, LookFailed):
-        asking = replace(asking, heard_ms=now_ms)  # where Kafka is away, the other one can't renew its word
     if isinstance(event, Looked):
-        asking, written = _looked(replace(asking, alone=not event.members), event, now_ms)
+        asking, written = _looked(asking, event, now_ms)
+    else:
+        asking = replace(asking, sign_ms=now_ms)  # where Kafka is away the other one can't give a sign
     if asking.state in ENDS:
         return asking, None
     if now_ms - asking.since_ms >= asking.timeout_ms:
         return replace(asking, state=AskingState.TIMED_OUT), None
-    patience_ms = ALONE_MS if asking.alone else HEARD_MS
-    if asking.state is AskingState.ASKED and now_ms - asking.asked_ms >= patience_ms:
-        return replace(asking, state=AskingState.SILENT), None
-    return asking, written
+    if asking.to is None or written is not None or now_ms - asking.sign_ms < asking.patience_ms:
+        return asking, written
+    claimed = asking.state is AskingState.CLAIMING
+    return replace(asking, state=AskingState.GRANTED if claimed else AskingState.SILENT), None
 
 
 def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
     newest = name_of(event.newest)
     if newest.run == 0:
         return replace(asking, state=AskingState.ABSENT), None
-    for_newest = [r for r in event.records if r.to == newest and r.answer is not HandoverAnswer.FENCED]
-    mine = [record for record in for_newest if record.request == asking.request]
+    records = [r for r in event.records if r.to == newest and r.answer is not HandoverAnswer.FENCED]
     if asking.to != newest:
-        asking = replace(asking, state=AskingState.ASKED, to=newest, asked_ms=now_ms, renewal=-1)
-        parked = [record for record in for_newest if record.answer is HandoverAnswer.PARKED]
-        if any(record.request == FREE for record in parked):
+        parked = [record.request for record in records if record.answer is HandoverAnswer.PARKED]
+        if FREE in parked:
             return replace(asking, state=AskingState.GRANTED), None
-        if parked:
-            return replace(asking, state=AskingState.CLAIMING), replace(parked[0], request=asking.request)
-        return asking, HandoverRecord(HandoverAnswer.ASKED, asking.request, newest, asking.who)
-    if for_newest and not mine:
-        return replace(asking, state=AskingState.OVERTAKEN), None
-    if asking.state is AskingState.CLAIMING:
-        if mine and now_ms - asking.asked_ms >= HEARD_MS:
-            return replace(asking, state=AskingState.GRANTED), None
-        answer = HandoverAnswer.PARKED
-        return asking, None if mine else HandoverRecord(answer, asking.request, newest, asking.who)
-    if not mine:  # what was written never arrived
-        return asking, HandoverRecord(HandoverAnswer.ASKED, asking.request, newest, asking.who)
-    record = mine[0]
-    if record.answer is HandoverAnswer.HEARD:
-        return _is_heard(asking, record, now_ms), None
-    states: Mapping[HandoverAnswer, AskingState] = {
-        HandoverAnswer.PARKED: AskingState.GRANTED,
-        HandoverAnswer.DECLINED: AskingState.DECLINED,
-    }
-    return replace(asking, state=states.get(record.answer, asking.state), text=record.text), None
+        state = AskingState.CLAIMING if parked else AskingState.ASKED
+        patience_ms = SIGN_MS if event.members or parked else ALONE_MS
+        asking = replace(asking, state=state, to=newest, renewal=-1, sign_ms=now_ms, patience_ms=patience_ms)
+        # What stands for another asking driver is replaced: it ends when it reads that.
+        return asking, _question(asking, newest)
+    ours = next((record for record in records if record.request == asking.request), None)
+    if ours is None:
+        return (replace(asking, state=AskingState.OVERTAKEN), None) if records else (asking, _question(asking, newest))
+    if ours.answer is HandoverAnswer.PARKED:
+        return asking if asking.state is AskingState.CLAIMING else replace(asking, state=AskingState.GRANTED), None
+    if ours.answer is HandoverAnswer.HEARD and ours.renewal != asking.renewal:
+        return replace(asking, renewal=ours.renewal, sign_ms=now_ms, patience_ms=SIGN_MS), None
+    return asking, None
 
 
-def _is_heard(asking: AskingSide, record: HandoverRecord, now_ms: int) -> AskingSide:
-    if record.renewal != asking.renewal:
-        return replace(asking, state=AskingState.HEARD, text=record.text, renewal=record.renewal, heard_ms=now_ms)
-    return replace(asking, state=AskingState.LOST) if now_ms - asking.heard_ms >= HEARD_MS else asking
+def _question(asking: AskingSide, newest: RunName) -> HandoverRecord:
+    answer = HandoverAnswer.PARKED if asking.state is AskingState.CLAIMING else HandoverAnswer.ASKED
+    return HandoverRecord(answer, asking.request, newest, asking.who)
 
 
-# --- the one that runs ----------------------------------------------------------------------------------
+# --- the running driver -----------------------------------------------------------------------------------
 
 
 class RunningState(StrEnum):
-    """Where the one that runs stands."""
+    """Where the running driver stands."""
 
     BATCH = "batch"  # a batch is planned and not known to be in Spark's commit log; so it begins, for a batch that is replayed
     CLEAN = "clean"  # all that was planned is in the commit log, and on its way to Kafka
     COMMITTING = "committing"  # asked, at a clean point: nothing is planned until it is known whether Kafka has it all
-    ANSWERING = "answering"  # ``parked`` may be in Kafka: nothing is planned any more, for good
-    PARKED = "parked"  # ``parked`` is in Kafka
+    PARKED = "parked"  # Kafka has it all, ``parked`` is written: nothing is planned any more, for good
 
 
 class RunningSide(Struct, frozen=True):
     """One run as its hand-over sees it."""
 
     state: RunningState = RunningState.BATCH
-    request: HandoverRecord | None = None  # the newest, once one was heard; set in COMMITTING and after
-    void: str | None = None  # the newest request that could not be heard
-    declines: str = ""  # why no point is known to be clean, if none is
+    request: HandoverRecord | None = None  # the newest that was heard; set in COMMITTING and PARKED
 
 
-class HandoverRequested(Struct, frozen=True):
-    """A record for this run, ``asked`` or ``heard``, is in Kafka: it was read, or written."""
+class Heard(Struct, frozen=True):
+    """A request for this run is in Kafka, and ``heard`` for it, too."""
 
     record: HandoverRecord
 
@@ -251,12 +231,6 @@ class ReachedCleanPoint(Struct, frozen=True):
     """All that was planned is in Spark's commit log, and its commit to Kafka is under way."""
 
 
-class Unsure(Struct, frozen=True):
-    """It can't be told when a batch is in the commit log."""
-
-    why: str
-
-
 class CommitsTaken(Struct, frozen=True):
     """Kafka has all that is in the commit log."""
 
@@ -265,128 +239,48 @@ class CommitsDelayed(Struct, frozen=True):
     """Kafka did not take it in time."""
 
 
-class AnswerWritten(Struct, frozen=True):
-    """``parked`` is in Kafka."""
+RunningEvent: TypeAlias = Heard | Planned | ReachedCleanPoint | CommitsTaken | CommitsDelayed
 
 
-class AnswerGivenUp(Struct, frozen=True):
-    """A record can't be written, and is tried no more; ``parked``: none may be in Kafka, and no action is left that would write it."""
+def step_running(running: RunningSide, event: RunningEvent) -> RunningSide:
+    """The running driver after an event.  Total: an event that the table does not have for its state changes nothing.
 
-    record: HandoverRecord
-
-
-RunningEvent: TypeAlias = (
-    HandoverRequested
-    | Planned
-    | ReachedCleanPoint
-    | Unsure
-    | CommitsTaken
-    | CommitsDelayed
-    | AnswerWritten
-    | AnswerGivenUp
-)
-
-
-class AwaitCommits(Struct, frozen=True):
-    """Wait for Kafka to have all commits; then say ``CommitsTaken`` or ``CommitsDelayed``."""
-
-
-class WriteAnswer(Struct, frozen=True):
-    """Write a record: ``parked`` until it is written, then say ``AnswerWritten``; any other once.
-
-    ``heard`` that is written is a ``HandoverRequested``; what is not, ``AnswerGivenUp``, or it is read again and asked for anew.
+    The shell waits for the commits in COMMITTING, and writes ``parked`` in PARKED.
     """
-
-    record: HandoverRecord
-
-
-RunningAction: TypeAlias = AwaitCommits | WriteAnswer
-Stepped: TypeAlias = tuple[RunningSide, tuple[RunningAction, ...]]
-
-STOPPING = frozenset({RunningState.COMMITTING, RunningState.ANSWERING, RunningState.PARKED})
-
-
-def step_running(running: RunningSide, event: RunningEvent) -> Stepped:
-    """The running one after an event, and what the shell is to do.  Total: what a state has no use for changes nothing."""
     effect = _RUNNING.get((running.state, type(event)))
-    return (running, ()) if effect is None else effect(running, event)
+    return running if effect is None else effect(running, event)
 
 
-def _answer(record: HandoverRecord, answer: HandoverAnswer, text: str = "") -> WriteAnswer:
-    return WriteAnswer(replace(record, answer=answer, text=text or record.text))
+def _heard(running: RunningSide, event: Heard) -> RunningSide:
+    # It replaces one that was heard before: that driver reads it, and ends.
+    state = RunningState.COMMITTING if running.state is RunningState.CLEAN else running.state
+    return RunningSide(state, event.record)
 
 
-def _request_read(running: RunningSide, event: HandoverRequested) -> Stepped:
-    asked = event.record.answer is HandoverAnswer.ASKED
-    if asked and event.record.request == running.void:
-        return running, ()
-    if running.declines:
-        return running, (_answer(event.record, HandoverAnswer.DECLINED, running.declines),)
-    heard = (_answer(event.record, HandoverAnswer.HEARD),) if asked else ()
-    if asked and running.request is None:
-        return running, heard
-    running = replace(running, request=event.record)  # it replaces one that was heard, and is waited for
-    if running.state is RunningState.CLEAN:
-        return replace(running, state=RunningState.COMMITTING), (*heard, AwaitCommits())
-    return running, heard
+def _planned(running: RunningSide, _event: Planned) -> RunningSide:
+    return replace(running, state=RunningState.BATCH)
 
 
-def _request_read_again(running: RunningSide, event: HandoverRequested) -> Stepped:
-    """The answer is for whom it was first meant: whoever asks since is told so by finding it in place of its question."""
-    return running, (_answer(running.request or event.record, HandoverAnswer.PARKED),)
+def _clean(running: RunningSide, _event: ReachedCleanPoint) -> RunningSide:
+    return replace(running, state=RunningState.COMMITTING if running.request is not None else RunningState.CLEAN)
 
 
-def _planned(running: RunningSide, _event: Planned) -> Stepped:
-    return replace(running, state=RunningState.BATCH), ()
+def _taken(running: RunningSide, _event: CommitsTaken) -> RunningSide:
+    return replace(running, state=RunningState.PARKED)
 
 
-def _clean(running: RunningSide, _event: ReachedCleanPoint) -> Stepped:
-    if running.request is None:
-        return replace(running, state=RunningState.CLEAN), ()
-    return replace(running, state=RunningState.COMMITTING), (AwaitCommits(),)
+def _delayed(running: RunningSide, _event: CommitsDelayed) -> RunningSide:
+    return replace(running, state=RunningState.CLEAN)
 
 
-def _unsure(running: RunningSide, event: Unsure) -> Stepped:
-    request, running = running.request, replace(running, state=RunningState.BATCH, request=None, declines=event.why)
-    return running, (_answer(request, HandoverAnswer.DECLINED, event.why),) if request is not None else ()
-
-
-def _committed(running: RunningSide, _event: CommitsTaken) -> Stepped:
-    assert running.request is not None  # noqa: S101  set wherever this state is entered
-    return replace(running, state=RunningState.ANSWERING), (_answer(running.request, HandoverAnswer.PARKED),)
-
-
-def _delayed(running: RunningSide, _event: CommitsDelayed) -> Stepped:
-    return replace(running, state=RunningState.CLEAN), ()
-
-
-def _given_up(running: RunningSide, event: AnswerGivenUp) -> Stepped:
-    if event.record.answer is not HandoverAnswer.PARKED:
-        return replace(running, void=event.record.request), ()
-    state = RunningState.BATCH if running.state is RunningState.BATCH else RunningState.CLEAN
-    return replace(running, state=state, request=None), ()
-
-
-def _written(running: RunningSide, _event: AnswerWritten) -> Stepped:
-    return replace(running, state=RunningState.PARKED), ()
-
-
-_RUNNING: Mapping[tuple[RunningState, type], Callable[..., Stepped]] = {
-    (RunningState.BATCH, HandoverRequested): _request_read,
+_RUNNING: Mapping[tuple[RunningState, type], Callable[..., RunningSide]] = {
+    (RunningState.BATCH, Heard): _heard,
     (RunningState.BATCH, Planned): _planned,
     (RunningState.BATCH, ReachedCleanPoint): _clean,
-    (RunningState.BATCH, Unsure): _unsure,
-    (RunningState.BATCH, AnswerGivenUp): _given_up,
-    (RunningState.CLEAN, HandoverRequested): _request_read,
+    (RunningState.CLEAN, Heard): _heard,
     (RunningState.CLEAN, Planned): _planned,
     (RunningState.CLEAN, ReachedCleanPoint): _clean,
-    (RunningState.CLEAN, Unsure): _unsure,
-    (RunningState.CLEAN, AnswerGivenUp): _given_up,
-    (RunningState.COMMITTING, HandoverRequested): _request_read,
-    (RunningState.COMMITTING, CommitsTaken): _committed,
+    (RunningState.COMMITTING, Heard): _heard,
+    (RunningState.COMMITTING, CommitsTaken): _taken,
     (RunningState.COMMITTING, CommitsDelayed): _delayed,
-    (RunningState.COMMITTING, AnswerGivenUp): _given_up,
-    (RunningState.ANSWERING, HandoverRequested): _request_read_again,
-    (RunningState.ANSWERING, AnswerWritten): _written,
-    (RunningState.ANSWERING, AnswerGivenUp): _given_up,
 }

@@ -18,11 +18,10 @@ from sparkcohort.runtime.kafka.run_epoch import CommitMetadata
 STEP_MS = 250
 MOST_STEPS = 400
 _BUSY = h.RunningState.BATCH
-_ANSWERED = (h.RunningState.ANSWERING, h.RunningState.PARKED)
 
 
 class DrawnHandover:
-    """One run; ``hasty`` breaks the rule that commits come before the answer, ``careless`` that it may be in Kafka."""
+    """One run; ``hasty`` breaks the rule that commits come before the answer, ``careless`` plans after its answer."""
 
     def __init__(self, seed: int, *, hasty: bool, careless: bool) -> None:
         self.random, self.hasty, self.careless, self.now = Random(seed), hasty, careless, 0
@@ -31,8 +30,7 @@ class DrawnHandover:
         self.group = self.log = self.sink = 0  # offsets: in Kafka's group, in Spark's commit log, written
         self.running = h.RunningSide(h.RunningState.CLEAN)
         self.alive, self.renewals = True, 0
-        self.actions: list[h.RunningAction] = []
-        self.sent = False  # the answer, which may have arrived
+        self.written = False  # ``parked``, and the driver knows
         self.asking = [self._asker(name) for name in ("a", "b")]
         self.starts_at = 0
         self.dead: set[int] = set()
@@ -47,11 +45,9 @@ class DrawnHandover:
         return h.AskingSide(name, name, self.random.randrange(20) * STEP_MS, 60_000)
 
     def _feed(self, event: h.RunningEvent) -> None:
-        parked = self.running.state in (h.RunningState.ANSWERING, h.RunningState.PARKED)
-        self.running, actions = h.step_running(self.running, event)
-        self.actions += actions
-        refused = isinstance(event, h.AnswerGivenUp)
-        assert not parked or refused or self.running.state in (h.RunningState.ANSWERING, h.RunningState.PARKED)
+        parked = self.running.state is h.RunningState.PARKED
+        self.running = h.step_running(self.running, event)
+        assert not parked or self.running.state is h.RunningState.PARKED
 
     def run_driver(self) -> None:
         """One moment of the driver that runs: its query, or its watching thread."""
@@ -65,41 +61,35 @@ class DrawnHandover:
                 self._feed(h.ReachedCleanPoint())
             case 2:
                 self._feed(h.Planned())
-            case 3 if self.actions:
-                self._act(self.actions.pop(0))
-            case 4 if self.record is not None and self.record.to.run == self.newest.run:
-                if self.record.answer in (h.HandoverAnswer.ASKED, h.HandoverAnswer.HEARD):
-                    self._feed(h.HandoverRequested(self.record))
-            case 5 if self.running.request is not None and self.running.state not in _ANSWERED:
-                if self.record is not None and self.record.answer is h.HandoverAnswer.HEARD:
-                    self.renewals += 1
-                    self.record = replace(self.running.request, answer=h.HandoverAnswer.HEARD, renewal=self.renewals)
+            case 3 if self.running.state is h.RunningState.COMMITTING:
+                taken = self.random.random() < 0.8
+                if taken and not self.hasty:
+                    self.group = self.log
+                self._feed(h.CommitsTaken() if taken else h.CommitsDelayed())
+            case 4 if self.running.state is h.RunningState.PARKED and not self.written:
+                self.written = self._write(self.running.request, h.HandoverAnswer.PARKED)
+                if self.careless:
+                    self.running = replace(self.running, state=_BUSY)
+            case 5 if self.record is not None and self.record.to.run == self.newest.run:
+                request = self.record
+                waits = request.answer in (h.HandoverAnswer.ASKED, h.HandoverAnswer.HEARD)
+                if (
+                    waits
+                    and self.running.state is not h.RunningState.PARKED
+                    and self._write(request, h.HandoverAnswer.HEARD)
+                ):
+                    self._feed(h.Heard(request))
 
-    def _act(self, action: h.RunningAction) -> None:
-        if isinstance(action, h.AwaitCommits):
-            taken = self.random.random() < 0.8
-            if taken and not self.hasty:
-                self.group = self.log
-            self._feed(h.CommitsTaken() if taken else h.CommitsDelayed())
-            return
-        parks = action.record.answer is h.HandoverAnswer.PARKED
+    def _write(self, request: h.HandoverRecord | None, answer: h.HandoverAnswer) -> bool:
+        """Whether the driver is told that its record arrived; it may have arrived all the same, or be refused."""
+        assert request is not None
         if self.random.random() < self.refused:
-            if parks and self.sent and not self.careless:
-                self.actions.insert(0, action)
-            else:
-                self.actions = [] if parks else self.actions  # it may be there twice
-                self._feed(h.AnswerGivenUp(action.record))
-            return
-        self.sent = self.sent or parks
+            return False
+        self.renewals += 1
+        record = replace(request, answer=answer, renewal=self.renewals)
         if self.random.random() < 0.8:
-            self.record = action.record
-        told = self.random.random() < 0.5 and self.record == action.record
-        if parks and not told:
-            self.actions.insert(0, action)  # not told that it arrived, or it has not
-        elif parks:
-            self._feed(h.AnswerWritten())
-        elif told and action.record.answer is h.HandoverAnswer.HEARD:
-            self._feed(h.HandoverRequested(action.record))
+            self.record = record
+        return self.random.random() < 0.5 and self.record == record
 
     def ask(self, number: int) -> bool:
         """One look of one that asks; whether it may start.  The law is checked here."""
@@ -117,7 +107,7 @@ class DrawnHandover:
         before = self.running.state
         self._feed(h.Planned())
         assert self.running.state is before is not _BUSY, "never two that plan"
-        self.starts_at = self.now + self.random.randrange(h.HEARD_MS // STEP_MS) * STEP_MS
+        self.starts_at = self.now + self.random.randrange(h.SIGN_MS // STEP_MS) * STEP_MS
         if self.deadly and self.random.random() < 0.5:
             self.dead.add(number)
             return False

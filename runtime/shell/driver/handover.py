@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -42,12 +41,13 @@ Offsets = Mapping[TopicPartition, int]
 WATCH_S = 1.0
 DENIED_S = 60.0
 COMMITS_S = 30.0
+"""How long a query that is asked waits for its commits before it plans a further batch."""
 FAREWELL_S = 2.0
-"""So long a fenced run's end waits until the newer one has been told."""
+"""How long a fenced run's end waits until the newer one has been told."""
 FIRST = 100
 """Partitions, from the first committed one, beside which a request is looked for."""
 ANSWER_S = 30.0
-"""So long the query waits for its answer to be written, at its end; without it the next driver waits for its time-out."""
+"""How long the query waits at its end for its answer to be written; without it the next driver misses a sign of life."""
 
 
 def take_over(options: SourceOptions, pause: Callable[[float], None]) -> bool:
@@ -99,7 +99,7 @@ def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
 
 
 class HandoverWatch:
-    """Watches for whoever asks, and stops planning once asked; methods may be called from any thread."""
+    """Watches for a driver that asks, and stops planning once asked; methods may be called from any thread."""
 
     def __init__(
         self,
@@ -120,12 +120,10 @@ class HandoverWatch:
         self._farewell_over = False  # the successor was told, or can't be
         self._changed = threading.Condition()
         self._running = RunningSide()
-        self._actions: tuple[machine.RunningAction, ...] = ()
-        self._planned: Offsets | None = None
-        self._closed = self._told = False
-        self._sent = False  # ``parked``, once at least: it may be in Kafka
-        self._trying: tuple[str, float] = "", 0.0  # whose request can't be answered, and since when
-        self._next_look = self._next_try = self._next_renewal = 0.0
+        self._planned: Offsets | None = None  # the end of the last batch
+        self._closed = self._denied = self._declines = False
+        self._written = False  # ``parked``
+        self._next_look = self._next_renewal = 0.0
         self._renewals = 0
         self._thread = Supervised("cohort-handover", self._wait, self._work, self._fail, ended=client.close)
 
@@ -148,7 +146,7 @@ class HandoverWatch:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody waits for this query to stop."""
+        """Whether a newer driver waits for this query to stop."""
         return self._running.request is not None
 
     @property
@@ -158,26 +156,25 @@ class HandoverWatch:
 
     @property
     def handed_over(self) -> bool:
-        """Whether a newer driver has been told, or is being told, that it may start."""
-        return self._running.state in (RunningState.ANSWERING, RunningState.PARKED)
+        """Whether nothing is planned any more, because a newer driver starts."""
+        return self._running.state is RunningState.PARKED
 
     def check(self) -> None:
         """Raises CohortError (HANDED_OVER) where nothing is planned any more."""
         if self.handed_over:
-            self._await(lambda: self._running.state is not RunningState.ANSWERING or self._closed, ANSWER_S)
-        if self.handed_over:
+            self._await(lambda: self._written or self._closed or self._successor() is not None, ANSWER_S)
             raise self._handed_over()
 
     def plan(self, end: Offsets) -> None:
         """A batch to ``end`` is about to be planned.  Raises CohortError (HANDED_OVER) where none is any more."""
-        with self._changed:
-            self._feed(machine.Planned())
-            self._planned = end
-            planned = self._running.state is RunningState.BATCH
-        if not planned:
+        while True:
+            with self._changed:
+                self._feed(machine.Planned())
+                self._planned = end
+                if self._running.state is RunningState.BATCH:
+                    return
             self._await_commits()
             self.check()
-            self.plan(end)
 
     def reach(self) -> None:
         """All that was planned is in Spark's commit log, and was given to be committed.  Raises CohortError (HANDED_OVER)."""
@@ -192,14 +189,15 @@ class HandoverWatch:
                 self._feed(machine.ReachedCleanPoint())
 
     def decline(self, why: str) -> None:
-        """It can't be told when batches are in the commit log."""
-        if not self._running.declines:
-            self._feed(machine.Unsure(why))
+        """No request is heard: it can't be told when batches are in the commit log.  The next driver fences this one."""
+        if not self._declines:
+            self._declines = True
+            log.info("group %s: this query hands over to no other: %s", self._client.group_id, why)
 
     def _await_commits(self) -> None:
-        """Wait until it is known whether Kafka has all commits."""
-        self._await(lambda: self._running.state is not RunningState.COMMITTING or self._closed, 2 * COMMITS_S)
-        self._feed(machine.CommitsDelayed())  # the watching thread is gone, or stuck: the query goes on
+        """Wait until Kafka has all commits, or ``COMMITS_S`` are over: then the query goes on."""
+        self._await(lambda: self._running.state is not RunningState.COMMITTING or self._closed, COMMITS_S)
+        self._feed(machine.CommitsDelayed())
 
     def _await(self, reached: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -221,52 +219,83 @@ class HandoverWatch:
 
     def _feed(self, event: machine.RunningEvent) -> None:
         with self._changed:
-            if self._closed and isinstance(event, machine.HandoverRequested):
-                return  # nobody is there to answer it
             before = self._running.state
-            self._running, actions = machine.step_running(self._running, event)
-            self._actions += actions
+            self._running = machine.step_running(self._running, event)
             self._changed.notify_all()
-        if self._running.state is not before and {before, self._running.state} & machine.STOPPING:
-            log.info("group %s: hand-over: %s", self._client.group_id, self._running.state)
+            after = self._running.state
+        if after is not before and {before, after} & {RunningState.COMMITTING, RunningState.PARKED}:
+            log.info("group %s: hand-over: %s", self._client.group_id, after)
 
     def _wait(self) -> bool:
         with self._changed:
-            while not self._closed and (left := self._due() - time.monotonic()) > 0:
+            while not self._closed and self._running.state is not RunningState.COMMITTING:
+                if (left := self._next_look - time.monotonic()) <= 0:
+                    break
                 self._changed.wait(left)
             return not self._closed
 
-    def _due(self) -> float:
-        return self._next_try if self._actions else self._next_look
-
     def _work(self) -> None:
         try:
-            while self._actions:
-                self._do(self._actions[0])
             if time.monotonic() >= self._next_look:
+                self._next_look = time.monotonic() + WATCH_S
                 self._look()
+            if self._running.state is RunningState.COMMITTING:
+                self._await_kafka()
         except HandoverDenied as error:
             self._next_look = time.monotonic() + DENIED_S
             self._farewell_over = self._successor() is not None
-            if not self._told:
-                self._told = True
+            if not self._denied:
+                self._denied = True
                 log.info("nobody can ask this query to hand over, and a newer driver fences it: %s", error)
         except HandoverDelayed as error:
-            self._next_look = time.monotonic() + WATCH_S
             log.debug("%s", error)
 
     def _look(self) -> None:
         if (successor := self._successor()) is not None:
             self._say_farewell(successor)
-        elif self._running.state is not RunningState.PARKED:
+        elif self.handed_over:
+            self._park()
+        else:
             records = [record for record in self._client.records() if record.to == self._run]
             self._count_fenced([record for record in records if record.answer is machine.HandoverAnswer.FENCED])
-            for record in records:
+            for record in () if self._declines else records:
                 if record.answer in _OPEN:
-                    self._feed(machine.HandoverRequested(record))
-                    if record.answer is machine.HandoverAnswer.HEARD:
-                        self._renew()
-        self._next_look = time.monotonic() + WATCH_S
+                    self._hear(record)
+
+    def _hear(self, record: HandoverRecord) -> None:
+        """Tell the asking driver that this one lives, first and then again; the request counts when Kafka has that."""
+        request, now = self._running.request, time.monotonic()
+        if request is None or request.request != record.request or now >= self._next_renewal:
+            record = replace(record, answer=machine.HandoverAnswer.HEARD, renewal=self._renewals + 1)
+            self._client.write(record)
+            self._renewals, self._next_renewal = self._renewals + 1, now + machine.RENEWAL_MS / 1000
+        self._feed(machine.Heard(record))
+
+    def _await_kafka(self) -> None:
+        waits = self._running
+        event: machine.RunningEvent | None = None
+        try:
+            if self._flush(WATCH_S):
+                event, self._next_look = machine.CommitsTaken(), 0.0
+        except CohortError as error:  # fenced, for one: the query is told of it by its next commit
+            log.debug("%s", error)
+            event = machine.CommitsDelayed()  # the next look finds the request again
+        with self._changed:
+            # A query that has gone on meanwhile may wait for the commits of a later batch, which this has not seen.
+            if event is not None and self._running is waits:
+                self._feed(event)
+
+    def _park(self) -> None:
+        """Write ``parked``, at each look until Kafka has it: where the request stands now."""
+        if self._written or self._running.request is None:
+            return
+        self._client.records()
+        self._client.write(replace(self._running.request, answer=machine.HandoverAnswer.PARKED))
+        with self._changed:
+            self._written = True
+            self._changed.notify_all()
+        log.warning("%s", self._handed_over())
+        self._on_parked()
 
     def _say_farewell(self, successor: RunName) -> None:
         """Tell the run that has fenced this one, once; a request that stands there is not overwritten."""
@@ -289,84 +318,13 @@ class HandoverWatch:
                 )
         self._fenced_runs = frozenset(record.request for record in records)
 
-    def _renew(self) -> None:
-        """Tell whoever waits that this driver lives: who hears no more of it takes it for dead."""
-        request, now = self._running.request, time.monotonic()
-        if request is None or self.handed_over or now < self._next_renewal:
-            return
-        self._next_renewal = now + machine.RENEWAL_MS / 1000
-        self._renewals += 1
-        self._client.write(replace(request, answer=machine.HandoverAnswer.HEARD, renewal=self._renewals))
-
-    def _do(self, action: machine.RunningAction) -> None:
-        if isinstance(action, machine.AwaitCommits):
-            self._see_commits()
-        elif action.record.answer is machine.HandoverAnswer.PARKED:
-            self._park(action.record)
-        else:
-            self._say(action.record)
-
-    def _done(self, event: machine.RunningEvent | None) -> None:
-        """The first action is over, and nothing, or this, came of it."""
-        with self._changed:
-            self._actions = self._actions[1:]
-            if event is not None:
-                self._feed(event)
-
-    def _see_commits(self) -> None:
-        waits, taken = self._running, False
-        pieces = max(1, round(1000 * COMMITS_S / machine.RENEWAL_MS))
-        try:
-            for _ in range(pieces if waits.state is RunningState.COMMITTING else 0):
-                if taken := self._flush(COMMITS_S / pieces):
-                    break
-                with suppress(HandoverDenied, HandoverDelayed):
-                    self._renew()
-        except CohortError as error:  # fenced, say: the query is told of it by its next commit
-            log.debug("%s", error)
-        with self._changed:
-            # A query that has gone on meanwhile may wait for the commits of a later batch, which this has not seen.
-            event = machine.CommitsTaken() if taken else machine.CommitsDelayed()
-            self._done(event if self._running is waits else None)
-
-    def _say(self, record: HandoverRecord) -> None:
-        """Try once: the next look tells whether it is still of use, and where whoever asks waits for it now."""
-        if self._trying[0] != record.request:
-            self._trying = record.request, time.monotonic()
-        try:
-            self._client.write(record)
-        except (HandoverDenied, HandoverDelayed) as error:
-            over = isinstance(error, HandoverDenied) or time.monotonic() - self._trying[1] >= machine.HEARD_MS / 1000
-            self._done(machine.AnswerGivenUp(record) if over else None)
-            raise
-        self._trying = "", 0.0
-        self._done(machine.HandoverRequested(record) if record.answer is machine.HandoverAnswer.HEARD else None)
-
-    def _park(self, record: HandoverRecord) -> None:
-        sent = self._sent
-        try:
-            self._client.records()  # where to write: whoever asked may have been replaced by another
-            self._sent = True
-            self._client.write(record)
-        except (HandoverDenied, HandoverDelayed) as error:
-            self._next_try = time.monotonic() + WATCH_S
-            if isinstance(error, HandoverDenied) and not sent:  # after a try that may have arrived, no going back
-                with self._changed:
-                    self._sent, self._actions = False, ()
-                    self._feed(machine.AnswerGivenUp(record))
-            raise
-        self._done(machine.AnswerWritten())
-        log.warning("%s", self._handed_over())
-        self._on_parked()
-
     def _fail(self, error: CohortError) -> None:
         """The query goes on, and can't be asked any more."""
         log.warning("nobody can ask this query to hand over: %s", error)
         with self._changed:
-            self._closed, self._actions = True, ()
-            request = self._running.request
-            if request is not None and not self.handed_over:
-                self._feed(machine.AnswerGivenUp(replace(request, answer=machine.HandoverAnswer.PARKED)))
+            self._closed = True
+            if not self.handed_over:
+                self._running = RunningSide()
             self._changed.notify_all()
 
 

@@ -175,19 +175,18 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
     Raises HandoverDenied; NoToken, where no try will have one; what ``pause`` raises.  Brokers that do not answer are asked until the
     time is over.
     """
-    told = False
+    level = logging.WARNING
     asking = AskingSide(secrets.token_hex(8), socket.gethostname(), now_ms(), timeout_ms)
     while asking.state not in machine.ENDS:
-        before, event = asking.state, machine.LookFailed()
+        before = asking.state
         try:
-            looked = client.look()
-            asking, written = machine.step_asking(asking, looked, now_ms())
+            asking, written = machine.step_asking(asking, client.look(), now_ms())
             if written is not None:
                 client.write(written)
         except HandoverDelayed as error:
-            log.log(logging.DEBUG if told else logging.WARNING, "%s; it is tried again", error)
-            told = True
-            asking, _ = machine.step_asking(asking, event, now_ms())
+            log.log(level, "%s; it is tried again", error)
+            level = logging.DEBUG
+            asking, _ = machine.step_asking(asking, machine.LookFailed(), now_ms())
         if asking.state is not before:
             log.info("group %s: hand-over: %s -> %s", client.group_id, before, asking.state)
         if asking.state not in machine.ENDS:
@@ -200,10 +199,9 @@ def in_words(asking: AskingSide, group_id: str) -> str:
     words = {
         AskingState.GRANTED: "the driver before has committed its last batch and stopped",
         AskingState.ABSENT: "no driver has read in this group yet",
-        AskingState.SILENT: "the driver before does not answer: it has ended, or its version knows no hand-over",
-        AskingState.LOST: "the driver before has answered, and gives no sign any more: it has died in its batch",
-        AskingState.DECLINED: f"the driver before declines: {asking.text}",
+        AskingState.SILENT: "the driver before gives no sign: it has ended, tracks its progress asynchronously, or its version "
+        "knows no hand-over",
         AskingState.TIMED_OUT: f"the driver before did not finish its batch within {asking.timeout_ms} ms",
-        AskingState.OVERTAKEN: "somebody else has asked for the group since",
+        AskingState.OVERTAKEN: "another driver has asked for the group since",
     }
     return f"hand-over of group {group_id}: {words[asking.state]}"

@@ -115,7 +115,7 @@ class Query:
 def main(folder: Path, options: dict[str, str], kill: str, silence_ms: int) -> int:
     """One process's life."""
     points = Points(kill)
-    handover.HEARD_MS = silence_ms
+    handover.SIGN_MS = silence_ms
     points.around(HandoverClient, "look", lambda *_: "look")
     points.around(HandoverClient, "write", lambda _, record: str(record.answer))
     points.around(HandoverWatch, "reach", lambda *_: "reach")
