@@ -7,6 +7,7 @@ Prints "ready" when it serves and has records of every partition, and "served TO
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> 
         for wanted in ranges:
             say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
 
-    TaskServer(name, token, prefetcher, served).start()
+    TaskServer(name, token, prefetcher, served, fail=lambda _: os._exit(1)).start()
     wait_until(lambda: all(stats.position for stats in buffered(prefetcher).values()), 30, "records")
     say("ready")
     threading.Event().wait()

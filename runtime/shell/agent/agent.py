@@ -62,7 +62,7 @@ class Agent:
     def __init__(self, name: str, listener: socket.socket, executor: int) -> None:
         """Nothing runs before ``run``."""
         self._name, self._executor = name, executor
-        self._acceptor = Acceptor(listener, is_ours, self._converse)
+        self._acceptor = Acceptor(listener, is_ours, self._converse, self.fail)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._job: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -179,8 +179,6 @@ class Agent:
             over = not self._members and now >= self._idle_since + self._linger_s
         if late:
             self.fail(f"{len(late)} of its members did not end within {MEMBER_END_S:g} s")
-        if deaf := self._acceptor.deaf():
-            self.fail(deaf)
         if over:
             self._end()
 

@@ -64,9 +64,8 @@ class MemberReports:
             self._tell_figures(member_id, prefetcher.throttled_s())
 
     def _tell_figures(self, member_id: str, throttled_s: float | None) -> None:
-        with contextlib.suppress(OSError):  # there may be no descriptor to look with
-            if member_id:
-                self._tell("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
+        if member_id:
+            self._tell("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
 
     def _tell_times(self, prefetcher: Prefetcher, member_id: str) -> None:
         """Tell when records were written that wait, if there are others than the last time."""

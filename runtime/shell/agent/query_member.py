@@ -88,7 +88,7 @@ class QueryMember:
         self._config = config
         self._link = Link(config.host, config.port, config.credentials)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._calls = BlockingCalls(CALLERS, self._resign)
+        self._calls = BlockingCalls(CALLERS)
         self._job: Callable[[], None] | None = None
         self._member = machine.new_member(self._member_config(()))
         self._started = False
@@ -122,18 +122,9 @@ class QueryMember:
             give_up=self._resign,
             tell_bad=self._reports.malformed,
         )
-        serving = (
-            config.address,
-            config.credentials.token,
-            self._prefetcher,
-            self._on_served,
-            self._link.call,
+        self._server = TaskServer(
+            config.address, config.credentials.token, self._prefetcher, self._on_served, self._link.call, host.fail
         )
-        try:
-            self._server = TaskServer(*serving)
-        except OSError:  # no descriptor to be had: nobody else would end the thread that fetches
-            self._prefetcher.close()
-            raise
 
     def _member_config(self, topics: tuple[str, ...]) -> machine.MemberConfig:
         config, executor = self._config, self._config.executor
@@ -163,7 +154,6 @@ class QueryMember:
     def start(self) -> Self:
         """Serve until there is no reason left to.  Raises AlreadyRunning where another process has its socket's name."""
         self._server.start()
-        self._calls.start()
         self._events.start()
         self._loop.start()
         return self
@@ -206,8 +196,6 @@ class QueryMember:
             self._reports.look(self._prefetcher, self._member.member_id, now)
         if self._barred and self._try_due_ms <= now:
             self._try(now)
-        if deaf := self._server.deaf():  # whoever is started in this process' place takes all partitions over
-            self._host.fail(deaf)
 
     def _drive(self, event: machine.MemberEvent) -> None:
         self._member, actions = machine.step(self._member, event, now_ms())

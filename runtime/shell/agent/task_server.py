@@ -39,7 +39,7 @@ from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 
 _log = logging.getLogger("sparkcohort.local")
 
-RELAY_S = 5.0
+CALL_S = 5.0
 WARNING_S = 60.0
 _TOGETHER = 64 << 10
 
@@ -62,11 +62,11 @@ class Source(Protocol):
         """Yield steps until every range is at its end or missed."""
 
 
-Relay: TypeAlias = Callable[[str, bytes, float], bytes]
+CoordinatorCall: TypeAlias = Callable[[str, bytes, float], bytes]
 """Says something to the coordinator: (action, body, time-out in s) to its answer.  Raises OSError."""
 
 
-def _to_nobody(action: str, _body: bytes, _timeout_s: float) -> bytes:
+def _no_coordinator(action: str, _body: bytes, _timeout_s: float) -> bytes:
     raise ConnectionError(f"nobody to say {action} to")
 
 
@@ -74,7 +74,7 @@ class TaskServer:
     """Serves ranges to this user's processes that know the token; a thread per connection.
 
     ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so;
-    ``relay`` with what a client has to say to the coordinator.
+    ``call_coordinator`` with what a client has to say to the coordinator.
     """
 
     def __init__(
@@ -83,16 +83,17 @@ class TaskServer:
         token: str,
         prefetcher: Source,
         on_served: Callable[[Sequence[Range]], None],
-        relay: Relay = _to_nobody,
+        call_coordinator: CoordinatorCall = _no_coordinator,
+        fail: Callable[[str], object] = _log.error,
     ) -> None:
-        """Nothing is bound before ``start``."""
+        """Nothing is bound before ``start``; ``fail`` is told why no connection can be accepted any more."""
         self._name = name
         self._token = token
         self._prefetcher = prefetcher
         self._on_served = on_served
-        self._relay = relay
+        self._call_coordinator = call_coordinator
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._acceptor = Acceptor(self._listener, is_ours, self._converse)
+        self._acceptor = Acceptor(self._listener, is_ours, self._converse, fail)
         self._connections: set[socket.socket] = set()
         self._closed = False
         self._refused, self._warned_at = 0, float("-inf")
@@ -108,10 +109,6 @@ class TaskServer:
             raise AlreadyRunning(error.errno, f"the agent's socket {self._name!r} is taken") from error
         self._listener.listen(128)
         self._acceptor.start()
-
-    def deaf(self) -> str:
-        """Why nobody could be served for some seconds; "" if all is well."""
-        return self._acceptor.deaf()
 
     def close(self) -> None:
         """Give the name back and end all connections."""
@@ -159,7 +156,7 @@ class TaskServer:
         if request.action:
             # Without an answer the client goes to the coordinator by itself, and hears why; what is fetched it has from here.
             try:
-                answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
+                answer = self._call_coordinator(request.action, request.body.encode(), request.patience_s or CALL_S)
             except OSError:
                 if not request.reply:
                     raise

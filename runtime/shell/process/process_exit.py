@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import select
 
 from sparkcohort.runtime.shell.process.process_identity import stat_fields
 
 POLL_S = 0.5
-"""How often a process is looked at where the kernel can't tell of its end (no pidfd_open: an old seccomp profile, gVisor)."""
+"""How often a process is looked at: the kernel tells of its end (pidfd_open) neither under gVisor nor old seccomp profiles."""
 
 
 def until_gone(pid: int, wake: int | None = None) -> None:
@@ -18,23 +16,8 @@ def until_gone(pid: int, wake: int | None = None) -> None:
     if wake is not None:
         waiting.register(wake, select.POLLIN)
     began = _start(pid)
-    if began is None:
-        return
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    except OSError:  # refused (EPERM), unknown (ENOSYS), or no descriptor to be had
-        while not waiting.poll(1000 * POLL_S):
-            with contextlib.suppress(OSError):  # no descriptor either: it is looked at the next time
-                if _start(pid) != began:
-                    return
-        return
-    try:
-        waiting.register(process, select.POLLIN)
-        waiting.poll()
-    finally:
-        os.close(process)
+    while began is not None and not waiting.poll(1000 * POLL_S) and _start(pid) == began:
+        pass
 
 
 def _start(pid: int) -> int | None:

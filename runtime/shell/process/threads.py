@@ -1,12 +1,11 @@
 """Threads that do not die unseen.
 
-A background thread waits for work and does it, over and over.  An error that nobody thought of (no thread, no memory, no
-descriptor to be had) is logged once, with its traceback, and the work is tried again after a pause that doubles.  After
-``PATIENCE_S`` without a success ``give_up`` is told why: it ends the query, or the agent, which is then replaced.
+A background thread waits for work and does it, over and over.  An error that nobody thought of is logged once, with its
+traceback, and the work is tried again after a pause that doubles.  After ``PATIENCE_S`` without a success ``give_up`` is
+told why: it ends the query, or the agent, which is then replaced.  A process that gets no thread fails where it starts one.
 
-Whoever is alive looks after the others (``look``): one that could not be started, or is gone, is started again, and one
-whose work does not end is told of, with the lines where it stands, and then given up.  So there is no watching thread
-that could die, too.
+Each thread, and each caller that waits, looks after the others (``look``): one whose work does not end is logged, with the
+lines where it stands, and then given up.  So there is no watching thread that could die, too.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class Supervised:
         self._amend, self._ended = amend, ended
         self._stuck_s = stuck_s
         self._context = contextvars.copy_context()
-        self._thread: threading.Thread | None = None
-        self._launching = threading.Lock()
+        self._thread = threading.Thread()  # before ``start`` one that is not alive
         self._pause = threading.Event()
         self._over = self._told = self._busy = False
         self._failures = 0
@@ -101,20 +99,19 @@ class Supervised:
     # --- for everybody ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread; where none can be had now, whoever looks tries again."""
-        with _keeping:
-            _kept.add(self)
-        self._launch()
+        """Start the thread.  Raises RuntimeError where none can be had."""
+        self._register(threading.Thread(target=partial(self._context.run, self._run), name=self._name, daemon=True))
+        self._thread.start()
 
     def run(self) -> None:
         """As ``start``, in the thread that calls: for a process' own loop."""
+        self._register(threading.current_thread())
+        self._run()
+
+    def _register(self, thread: threading.Thread) -> None:
+        self._thread = thread
         with _keeping:
             _kept.add(self)
-        self._thread = threading.current_thread()
-        while not self._over:
-            self._run()
-            if not self._over:
-                self._pause.wait(PAUSE_S)
 
     def close(self) -> None:
         """No more work: not again, not after a pause; what ``wait`` waits for is the caller's to end."""
@@ -123,13 +120,12 @@ class Supervised:
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread's end; it may not have begun, or be the caller."""
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
-            thread.join(timeout_s)
+        if self._thread is not threading.current_thread() and self._thread.is_alive():
+            self._thread.join(timeout_s)
 
     def is_alive(self) -> bool:
         """Whether the thread runs."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.is_alive()
 
     def well(self) -> None:
         """What is done so far is a success: for work that takes for ever."""
@@ -138,12 +134,8 @@ class Supervised:
         self._failures, self.trouble, self._told = 0, "", False
 
     def look(self, passed_s: float) -> None:
-        """See that it lives and gets on; ``passed_s`` is the time since somebody did so last."""
+        """See that its work ends; ``passed_s`` is the time since the last look."""
         if self._over:
-            return
-        if not self.is_alive():
-            if time.monotonic() >= self._next_try:
-                self._launch()
             return
         self._busy_s = self._busy_s + passed_s if self._busy else 0.0
         if self._stuck_s is None or self._busy_s <= self._stuck_s:
@@ -161,33 +153,12 @@ class Supervised:
 
     # --- the thread ------------------------------------------------------------------------------------
 
-    def _launch(self) -> None:
-        # A start may take seconds, in which is_alive() is False: whoever comes meanwhile would start a second thread.
-        if not self._launching.acquire(blocking=False):
-            return
-        try:
-            if not self.is_alive():
-                self._begin()
-        finally:
-            self._launching.release()
-
-    def _begin(self) -> None:
-        thread: threading.Thread | None = None
-        try:
-            thread = threading.Thread(target=partial(self._context.copy().run, self._run), name=self._name, daemon=True)
-            self._thread = thread
-            thread.start()
-        except (RuntimeError, MemoryError) as error:
-            if self._thread is thread:
-                self._thread = None
-            self._failed(error)
-
     def _run(self) -> None:
         try:
             while self._round():
                 look()
-        except BaseException as error:  # noqa: BLE001  even in what was meant to deal with an error: look starts it again
-            self._failed(error)
+        except BaseException as error:  # noqa: BLE001  even in what was meant to deal with an error
+            self._resign(f"it failed over a failure, with {type(error).__name__}: {error}")
 
     def _round(self) -> bool:
         """One time round; False when it is over."""
@@ -241,6 +212,5 @@ class Supervised:
             self._ended = None
 
     def _at(self) -> str:
-        ident = self._thread.ident if self._thread else None
-        frame = sys._current_frames().get(ident or 0)
+        frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)[-FRAMES:]) if frame else "a place unknown"

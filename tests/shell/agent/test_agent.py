@@ -210,25 +210,8 @@ def test_sigterm_makes_it_leave(world: World) -> None:
     assert world.coordinator.history.lately(name).endswith("was removed: it left: terminated")
 
 
-def test_a_moment_without_descriptors_is_over_when_it_is_over(world: World) -> None:
-    """Tasks that come in it go on by themselves; then the executor has an agent that answers, this one or another."""
-    executor, agent = world.start("1")
-    limit, address = resource.RLIMIT_NOFILE, executor.address("run")
-    before = resource.prlimit(agent.pid, limit)
-    asking = TaskClient(address, world.authority.client.token, 10)
-    assert hello(asking) == agent.pid
-    resource.prlimit(agent.pid, limit, (agent.num_fds(), before[1]))
-    for _ in range(4):
-        with suppress(AgentTimeout), closing(TaskClient(address, world.authority.client.token, 0.5)) as client:
-            hello(client)
-    if not gone(agent):
-        resource.prlimit(agent.pid, limit, before)
-    wait_until(lambda: said_hello(world, executor), 30, "an agent that answers")
-    asking.close()
-
-
 def test_an_agent_that_can_serve_nobody_ends_and_is_replaced(world: World) -> None:
-    """Descriptors stay away: it ends by itself within seconds, and the next task's agent takes its place over."""
+    """Without a descriptor it ends by itself, and the next task's agent takes its place over."""
     world.session_timeout_ms = 20_000
     executor, agent = world.start("1")
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)

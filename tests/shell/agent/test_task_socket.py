@@ -7,11 +7,10 @@ import os
 import resource
 import signal
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -370,73 +369,32 @@ def connection(name: str) -> socket.socket:
     return made
 
 
-def test_a_crowd_is_turned_away_at_once(name: str, mock_broker: MockCluster) -> None:
-    """Where connections have all descriptors, the next task is told so rather than left to its time-out."""
+def test_a_process_without_descriptors_ends_at_once(name: str, mock_broker: MockCluster) -> None:
+    """The next task hears so rather than wait for its time-out, and starts another process."""
     mock_broker.create_topic("ahead", 1)
     produce(mock_broker.bootstrap, "ahead", 100)
     with serving(name, TOKEN, mock_broker.bootstrap, "ahead", 1) as process:
         before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used(process.pid) + 8, before[1]))
-        with crowd(name, 12) as silent:
-            for each in silent[9:]:
-                assert each.recv(1) == b""
-            with (
-                closing(TaskClient(name, TOKEN, 30)) as client,
-                pytest.raises(AgentTimeout, match="the agent is gone"),
-            ):
-                hello(client)
-        wait_until(lambda: answers(name, process.pid), 10, "an answer once the crowd is gone")
+        with crowd(name, 12):
+            assert process.wait(30) == 1
+        with closing(TaskClient(name, TOKEN, 30)) as client, pytest.raises(AgentTimeout):
+            hello(client)
 
 
-def answers(name: str, pid: int) -> bool:
-    """Whether the server answers now."""
-    with closing(TaskClient(name, TOKEN, 10)) as client, suppress(AgentTimeout):
-        return hello(client) == pid
-    return False
-
-
-def test_who_can_serve_nobody_for_some_seconds_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reason, until it can."""
-    monkeypatch.setattr(acceptor, "DEAF_S", 0.3)
-    refusing = threading.Event()
+def test_a_failure_to_accept_is_told_once(name: str) -> None:
+    """With the reason; a close is no failure."""
+    told: list[str] = []
 
     def admit(_: socket.socket) -> bool:
-        if refusing.is_set():
-            raise RuntimeError("can't start new thread")
-        return True
-
-    def tells(said: str) -> bool:
-        return turned_away(name) and accepting.deaf() == said
+        raise RuntimeError("can't start new thread")
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(b"\0" + name.encode())
     listener.listen()
-    accepting = acceptor.Acceptor(listener, admit, lambda each: each.close())
+    accepting = acceptor.Acceptor(listener, admit, lambda each: each.close(), told.append)
     accepting.start()
-    for refused, said in ((True, "no task could be taken on for 0.3 s: can't start new thread"), (False, "")):
-        refusing.set() if refused else refusing.clear()
-        wait_until(partial(tells, said), 10, repr(said))
-    accepting.close()
-    assert accepting.deaf() == ""
-
-
-def turned_away(name: str) -> bool:
-    """Connect, and see the other end close the connection."""
-    with closing(connection(name)) as asking:
-        return asking.recv(1) == b""
-
-
-def test_one_that_is_never_taken_on_is_told_of(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever holds the acceptor up, it shows."""
-    monkeypatch.setattr(acceptor, "DEAF_S", 0.3)
-    held = threading.Event()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(b"\0" + name.encode())
-    listener.listen()
-    stuck = acceptor.Acceptor(listener, lambda _: held.wait(30), lambda each: each.close())
-    stuck.start()
     with closing(connection(name)):
-        wait_until(lambda: stuck.deaf() == "a task is being taken on since 0.3 s", 10, "its word")
-        held.set()
-        wait_until(lambda: stuck.deaf() == "", 10, "it to go on")
-    stuck.close()
+        wait_until(lambda: bool(told), 10, "the reason")
+    accepting.close()
+    assert told == ["no task's connection can be accepted: can't start new thread"]

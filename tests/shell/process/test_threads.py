@@ -112,42 +112,29 @@ def test_time_alone_is_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert work.given_up == []
 
 
-def test_one_that_can_not_be_started_is_started_by_whoever_looks(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """RuntimeError out of ``Thread.start`` is nobody's end."""
-    begin, left = threading.Thread.start, [2]
+def test_one_that_cannot_be_started_fails_where_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller hears of it, and whatever is larger ends with it."""
 
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "a-thread" and left[0]:
-            left[0] -= 1
-            raise RuntimeError("can't start new thread")
-        begin(thread)
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr(threads, "LOOK_S", 0.01)
-    work = Counting()
-    with running(work) as thread:
-        assert not thread.is_alive()
-        assert "can't start new thread" in thread.trouble
-        wait_until(lambda: looked() or work.done, 10, "somebody to have looked")
-    assert "a-thread failed and is tried again" in caplog.text
+    with pytest.raises(RuntimeError, match="can't start new thread"), running(Counting()):
+        pass
 
 
-def test_one_that_has_died_is_started_again_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even where dealing with the error failed: another thread of the process sees to it."""
-    monkeypatch.setattr(threads, "LOOK_S", 0.01)
-    work, other = Counting(ValueError("first")), Counting()
-    dead: list[threading.Thread] = []
+def test_one_that_fails_over_a_failure_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread dies unseen."""
+    work = Counting(ValueError("first"))
 
     def failing() -> None:
-        dead.append(threading.current_thread())
         raise MemoryError
 
     monkeypatch.setattr(work, "amend", failing)
-    with running(other), running(work):
-        wait_until(lambda: dead and not dead[0].is_alive(), 5, "the first thread to be gone")
-        wait_until(lambda: work.done, 10, "the work to be done by another")
+    with running(work):
+        wait_until(lambda: work.given_up, 10, "it to be given up")
+    assert "it failed over a failure, with MemoryError" in work.given_up[0]
+    assert work.ended == 1
 
 
 def test_one_that_is_stuck_is_told_of_and_given_up(
