@@ -217,7 +217,7 @@ class RunningSide(Struct, frozen=True):
     request: HandoverRecord | None = None  # the newest that was heard; set in COMMITTING and PARKED
 
 
-class Heard(Struct, frozen=True):
+class RequestAnswered(Struct, frozen=True):
     """A request for this run is in Kafka, and ``heard`` for it, too."""
 
     record: HandoverRecord
@@ -239,7 +239,7 @@ class CommitsDelayed(Struct, frozen=True):
     """Kafka did not take it in time."""
 
 
-RunningEvent: TypeAlias = Heard | Planned | ReachedCleanPoint | CommitsTaken | CommitsDelayed
+RunningEvent: TypeAlias = RequestAnswered | Planned | ReachedCleanPoint | CommitsTaken | CommitsDelayed
 
 
 def step_running(running: RunningSide, event: RunningEvent) -> RunningSide:
@@ -251,7 +251,7 @@ def step_running(running: RunningSide, event: RunningEvent) -> RunningSide:
     return running if effect is None else effect(running, event)
 
 
-def _heard(running: RunningSide, event: Heard) -> RunningSide:
+def _request_answered(running: RunningSide, event: RequestAnswered) -> RunningSide:
     # It replaces one that was heard before: that driver reads it, and ends.
     state = RunningState.COMMITTING if running.state is RunningState.CLEAN else running.state
     return RunningSide(state, event.record)
@@ -274,13 +274,13 @@ def _delayed(running: RunningSide, _event: CommitsDelayed) -> RunningSide:
 
 
 _RUNNING: Mapping[tuple[RunningState, type], Callable[..., RunningSide]] = {
-    (RunningState.BATCH, Heard): _heard,
+    (RunningState.BATCH, RequestAnswered): _request_answered,
     (RunningState.BATCH, Planned): _planned,
     (RunningState.BATCH, ReachedCleanPoint): _clean,
-    (RunningState.CLEAN, Heard): _heard,
+    (RunningState.CLEAN, RequestAnswered): _request_answered,
     (RunningState.CLEAN, Planned): _planned,
     (RunningState.CLEAN, ReachedCleanPoint): _clean,
-    (RunningState.COMMITTING, Heard): _heard,
+    (RunningState.COMMITTING, RequestAnswered): _request_answered,
     (RunningState.COMMITTING, CommitsTaken): _taken,
     (RunningState.COMMITTING, CommitsDelayed): _delayed,
 }

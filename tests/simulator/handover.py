@@ -78,7 +78,7 @@ class DrawnHandover:
                     and self.running.state is not h.RunningState.PARKED
                     and self._write(request, h.HandoverAnswer.HEARD)
                 ):
-                    self._feed(h.Heard(request))
+                    self._feed(h.RequestAnswered(request))
 
     def _write(self, request: h.HandoverRecord | None, answer: h.HandoverAnswer) -> bool:
         """Whether the driver is told that its record arrived; it may have arrived all the same, or be refused."""

@@ -269,7 +269,7 @@ class HandoverWatch:
             record = replace(record, answer=machine.HandoverAnswer.HEARD, renewal=self._renewals + 1)
             self._client.write(record)
             self._renewals, self._next_renewal = self._renewals + 1, now + machine.RENEWAL_MS / 1000
-        self._feed(machine.Heard(record))
+        self._feed(machine.RequestAnswered(record))
 
     def _await_kafka(self) -> None:
         waits = self._running

@@ -52,8 +52,12 @@ class Acceptor:
                 self._fail(f"no task's connection can be accepted: {error}")
 
     def _begin(self, connection: socket.socket) -> None:
-        if self._admits(connection):
-            task = in_context(self._converse, connection)
-            threading.Thread(target=task, name="cohort-local", daemon=True).start()
-        else:
+        try:
+            if self._admits(connection):
+                task = in_context(self._converse, connection)
+                threading.Thread(target=task, name="cohort-local", daemon=True).start()
+            else:
+                connection.close()
+        except BaseException:
             connection.close()
+            raise

@@ -124,7 +124,7 @@ def test_a_claim_waits_for_a_driver_that_may_live() -> None:
 
 
 EVENTS: tuple[h.RunningEvent, ...] = (
-    h.Heard(OTHER),
+    h.RequestAnswered(OTHER),
     h.Planned(),
     h.ReachedCleanPoint(),
     h.CommitsTaken(),
@@ -151,7 +151,7 @@ def test_a_clean_point_without_a_request_is_just_that() -> None:
     """The request that comes then stops the query at once."""
     running = h.step_running(RunningSide(), h.ReachedCleanPoint())
     assert running == RunningSide(C)
-    assert h.step_running(running, h.Heard(ASK)) == RunningSide(K, ASK)
+    assert h.step_running(running, h.RequestAnswered(ASK)) == RunningSide(K, ASK)
 
 
 def test_the_laws_in_drawn_runs() -> None:
