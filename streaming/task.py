@@ -27,7 +27,6 @@ from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
-from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
 from sparkcohort.runtime.text import printable
@@ -96,7 +95,7 @@ def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) ->
     if claimed.agent and ranges:
         left = yield from slot_client.from_agent(claimed, ranges, tally)
     if left:
-        yield from slot_client.directly(left, claimed.ids, tally, [ranges[at].tp for at in claimed.barred])
+        yield from slot_client.directly(left, claimed.ids, tally)
 
 
 class _SlotClient:
@@ -108,29 +107,30 @@ class _SlotClient:
         self._executor, self._alone = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
         self._agent = TaskClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
-        self._relays = self._tells = bool(self._address) and self._address not in partition.avoid
+        self._claims_through_agent = self._reports_through_agent = (
+            bool(self._address) and self._address not in partition.avoid
+        )
         self._link: Link | None = None
         self._agent_missing = False
-        self._silent: set[TopicPartition] = set()  # their leaders don't answer the agent either
 
     def claim(self) -> calls.ClaimReply:
         """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
         claim = calls.Claim(
             self._partition.plan_id, self._partition.index, self._address, query=_query_id(), batch=_batch_number()
         )
-        if self._relays:
+        if self._claims_through_agent:
             try:
                 claimed = _accepted(self._agent.claim(claim))
             except (
                 CoordinatorSilent
             ):  # its run has just begun, or the agent is cut off from it: it has rows all the same
-                self._tells = False
+                self._reports_through_agent = False
             except AgentTimeout:
-                self._relays = self._tells = False
+                self._claims_through_agent = self._reports_through_agent = False
             else:
                 _agent_answered(self._address)
                 return claimed
-        self._agent_missing = self._executor is not None and not self._relays
+        self._agent_missing = self._executor is not None and not self._claims_through_agent
         if alone := self._alone or _alone.get(self._address, ""):
             why, host = printable(alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
             claim = structs.replace(claim, alone=why, host=host)
@@ -160,20 +160,17 @@ class _SlotClient:
                     yield step.batch
                 for index, at in step.positions:
                     stands[index] = at
-                self._silent |= {ranges[index].tp for index, why in step.missed if why.startswith(SILENT)}
         except AgentTimeout:
             tally.timed_out = True
-            self._relays = self._tells = False
+            self._claims_through_agent = self._reports_through_agent = False
         return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
 
-    def directly(
-        self, ranges: list[Range], ids: dict[str, str], tally: _Tally, barred: Iterable[TopicPartition]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read ranges from Kafka; what this executor can't, and at once what it is ``barred`` from, through the driver."""
+    def directly(self, ranges: list[Range], ids: dict[str, str], tally: _Tally) -> Iterator[pa.RecordBatch]:
+        """Read ranges from Kafka; where this executor doesn't reach a leader, through the driver."""
         from sparkcohort.runtime.shell.kafka.consumer import relay  # noqa: PLC0415  with the Kafka client
 
-        through = relay.Through(lambda body: self._answer("Read", body, relay.CALL_S), {*barred, *self._silent})
-        reading = DirectRead(self.options, elsewhere=through)
+        relayed = relay.RelayedReader(lambda body: self._answer("Read", body, relay.CALL_S))
+        reading = DirectRead(self.options, elsewhere=relayed)
         for tp, batch in reading.batches(ranges, ids):
             tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
             yield batch
@@ -194,7 +191,7 @@ class _SlotClient:
             bad=tuple(tally.bad),
         )
         try:
-            if self._tells:
+            if self._reports_through_agent:
                 self._agent.tell(report)
             else:
                 # One try: whoever was only slow has counted it, and would again.

@@ -72,16 +72,14 @@ class Claim(Call, frozen=True):
 class ClaimReply(Call, frozen=True):
     """The slot; or ``error``, one of Kafka's names, and ``message``.
 
-    ``planned_starts`` are, for each range, where the plan begins to read its partition; ``barred`` are the places in ``ranges`` of
-    what this executor can't fetch; ``agent`` says that its agent has the ranges; ``last`` that the query ends with this
-    batch, so that no agent is to be started for what comes next.
+    ``planned_starts`` are, for each range, where the plan begins to read its partition; ``agent`` says that its agent has the
+    ranges; ``last`` that the query ends with this batch, so that no agent is to be started for what comes next.
     """
 
     ranges: tuple[Range, ...] = ()
     planned_starts: tuple[Offset, ...] = ()
     sequence: Int64 = 0
     ids: TopicIds = {}
-    barred: tuple[Int64, ...] = ()
     agent: bool = False
     last: bool = False
     error: String = ""
@@ -132,10 +130,9 @@ class Stand(NamedTuple):
 
 
 class ReadHead(Call, frozen=True):
-    """What stands before the rows: how far ranges were read, what ended it, and which topics were made anew."""
+    """What stands before the rows: how far ranges were read, and what ended it."""
 
     pieces: tuple[Stand, ...]
-    replaced: tuple[String, ...]
     error: String = ""
     message: str = ""
     lost: bool = False

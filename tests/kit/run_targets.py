@@ -81,7 +81,7 @@ MESSAGES = (
 CALLS = sorted(calls._DECODERS, key=lambda kind: kind.__name__)
 SAID: tuple[calls.Call, ...] = (
     calls.Claim("p", 3, "a", "no JVM above", "h", "id"),
-    calls.ClaimReply((RANGE,), (5,), 7, {"t": "id"}, (0,), agent=True),
+    calls.ClaimReply((RANGE,), (5,), 7, {"t": "id"}, agent=True),
     calls.Delivered(
         "p", "a", (RANGE,), (1, 10), (3, 30), (40,), timed_out=False, bad=(calls.MalformedCount("t", "x", 2),)
     ),

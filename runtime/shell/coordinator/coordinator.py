@@ -1,9 +1,8 @@
-"""The coordinator: who owns the group, steps it, and carries out what it answers.
+"""The coordinator: it owns the group, steps it, and carries out what it answers.
 
-Whoever holds the lock owns the group: a request is stepped by the thread that brings it (handing it to another and
-waiting for the answer costs more than the step), everything else by the loop.  The driver is the group's first member
-and so its leader; it lives in the loop and talks to the group without a network.  Everybody else comes in through
-``request`` (Flight's threads) and ``subscribe``.
+The thread that brings a request steps it while it holds the lock: to hand it to another thread and wait for the answer costs
+more than the step.  All other work runs on the loop.  The driver is the group's first member and so its leader; it lives in
+the loop and talks to the group without a network.  All others come in through ``request`` and ``subscribe``.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from sparkcohort.runtime.protocol.messages import (
     Resume,
     Tick,
     Trigger,
+    Unload,
 )
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
@@ -170,7 +170,8 @@ class Coordinator:
     @property
     def is_kept(self) -> bool:
         """Whether a next run can go on with this group."""
-        return self._journal is not None and self._journal.kept
+        unloaded = self._ended and self._for_good
+        return self._journal is not None and self._journal.kept and not unloaded
 
     def stop(self, *, for_good: bool = True) -> None:
         """Answer what waits, end the loop, and tell every agent to go, or else to wait for the next run."""
@@ -182,7 +183,7 @@ class Coordinator:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
         waiter = Waiter()
         with self._owning:
-            if self._ended:
+            if self._ended and not self._for_good:  # a group that is unloaded answers by itself
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
             self._do(partial(self._let_in, request, waiter))
@@ -253,11 +254,6 @@ class Coordinator:
         """The live members that are agents, by member id."""
         infos = dict(self._infos)
         return {name: infos[name] for name in list(self.group.members) if name in infos}
-
-    @property
-    def rebalances(self) -> tuple[Rebalanced, ...]:
-        """The last rebalances that came into force, newest last; ``history`` has all, and how they ended."""
-        return tuple(entry.done for entry in self.history.entries() if entry.in_force)
 
     @property
     def now_ms(self) -> int:
@@ -353,7 +349,7 @@ class Coordinator:
         self._waiting[self._correlation] = request, waiter
         self._step(Received(self._correlation, request))
 
-    def _step(self, event: Received | Tick | Trigger | Resume) -> None:
+    def _step(self, event: Received | Tick | Trigger | Unload | Resume) -> None:
         before, decision = self.group, groups.decide(self.group, event, self._clock.now_ms)
         self.group = decision.group
         if self._journal is not None:
@@ -488,6 +484,8 @@ class Coordinator:
         return f"{info.client_id} on {info.host}" if info else member_id
 
     def _end(self) -> None:
+        if self._for_good:  # Kafka: onGroupUnloaded; a group that is taken over stays as it is
+            self._step(Unload("its query has ended"))
         self._ended = True
         self.leading.close()
         self._streams.end("stop" if self._for_good else "restart")

@@ -1,7 +1,6 @@
-"""Who can't fetch what, on the driver: what members tell, whether the driver reaches those leaders, who is told of it.
+"""Which member can't fetch what, on the driver: what members report, and whether the driver reaches those leaders.
 
-The rules are in ``reachability``; here are the clock, the lock, the look at the leader by a fetch of the driver's own, and the
-log lines.
+The rules are in ``reachability``; here are the clock, the lock, the driver's own fetch from the leader, and the log lines.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from sparkcohort.runtime.shell.process.clock import now_ms
 
 log = logging.getLogger("sparkcohort.reachability")
 
-LOOK_S: Final = 1.5
-"""How long the driver looks whether a leader answers: the agent that told of it waits for the driver's answer."""
+PROBE_S: Final = 1.5
+"""How long the driver waits for a leader: the agent that reported it waits for the driver's answer."""
 CONFIRM_MS: Final = 2_000
-"""A leader that was away for everybody answers all of them again within so long."""
-FIRST_PAUSE_MS, MOST_PAUSE_MS = 1_000, 10_000
-"""Between looks that found nothing: a leader that is down answers nobody."""
+"""A leader that was away for all answers all of them again within so long."""
+PAUSE_MS: Final = 5_000
+"""After a probe that some leader left unanswered: one that is down answers no member either."""
 
 
 class Stuck(NamedTuple):
@@ -37,8 +36,8 @@ class ReachabilityWatch:
     """All methods may be called from any thread.
 
     ``probe`` tells which partitions' leaders answer the driver's own fetches from these offsets within so many seconds;
-    ``members`` tells who is in the group; ``on_change`` gets a reason for a
-    rebalance, with member ids, whenever somebody is barred or let back.
+    ``members`` tells who is in the group; ``on_change`` gets a reason for a rebalance, with member ids, whenever a member is
+    barred or let back.
     """
 
     def __init__(
@@ -47,29 +46,30 @@ class ReachabilityWatch:
         members: Callable[[], Mapping[str, MemberInfo]],
         on_change: Callable[[str], None],
     ) -> None:
-        """Nobody is barred."""
+        """No member is barred."""
         self._probe, self._members, self._on_change = probe, members, on_change
-        self._lock, self._looking = threading.Lock(), threading.Lock()
-        self._known = reachability.Abilities()
-        self._pause_ms, self._look_ms = 0, 0
+        self._lock, self._probing = threading.Lock(), threading.Lock()
+        self._barred: reachability.Barred = {}
+        self._next_probe_ms = 0
         self._answered: dict[str, dict[TopicPartition, int]] = {}  # the driver, and when, though not the member
 
-    def tell(
-        self, member: str, stuck: Mapping[TopicPartition, Stuck], tried: Collection[TopicPartition] | None = None
+    def record_report(
+        self, member: str, stuck: Mapping[TopicPartition, Stuck], reached: Collection[TopicPartition] | None = None
     ) -> list[TopicPartition]:
-        """What a member tells of leaders that don't answer it, and which it reached of those it was to try.
+        """What a member reports of leaders that don't answer it, and which it reached of those it was to try.
 
         Returns what it is barred from, which it is to try.
         """
         now = now_ms()
-        if tried is not None:
+        if reached is not None:
             with self._lock:
-                self._known = reachability.tried(self._known, member, tried, now)
-        self._bar(member, {tp: seen for tp, seen in stuck.items() if tp not in self.barred().get(member, {})}, now)
+                self._barred = reachability.tried(self._barred, member, reached, now)
+        bars = self._barred.get(member, {})
+        self._confirm(member, {tp: seen for tp, seen in stuck.items() if tp not in bars}, now)
         self.lift_expired()
-        return sorted(self.barred().get(member, {}))
+        return sorted(self._barred.get(member, {}))
 
-    def _bar(self, member: str, stuck: Mapping[TopicPartition, Stuck], now: int) -> None:
+    def _confirm(self, member: str, stuck: Mapping[TopicPartition, Stuck], now: int) -> None:
         """Bar the member from what has answered the driver, and ``CONFIRM_MS`` later still doesn't answer the member."""
         with self._lock:
             answered = {tp: at for tp, at in self._answered.pop(member, {}).items() if tp in stuck}
@@ -77,24 +77,27 @@ class ReachabilityWatch:
                 self._answered[member] = answered
         sure = {tp: stuck[tp].why for tp, at in answered.items() if now - at >= CONFIRM_MS}
         if sure:
-            self.cut_off(member, sure)
-        doubtful = {tp: seen for tp, seen in stuck.items() if tp not in answered}
-        if doubtful and now >= self._look_ms and self._looking.acquire(blocking=False):
+            self._cut_off(member, sure, now)
+        doubtful = {tp: seen.position for tp, seen in stuck.items() if tp not in answered}
+        if doubtful and now >= self._next_probe_ms and self._probing.acquire(blocking=False):
             try:
-                self._look(member, doubtful)
+                reached = self._probe(doubtful, PROBE_S)
             finally:
-                self._looking.release()
+                self._probing.release()
+            with self._lock:
+                self._answered[member] = {**answered, **dict.fromkeys(reached, now_ms())}
+            if len(reached) < len(doubtful):
+                self._next_probe_ms = now_ms() + PAUSE_MS
 
-    def cut_off(self, member: str, why: Mapping[TopicPartition, str]) -> None:
-        """It is known that a member can't fetch these, and that others can."""
+    def _cut_off(self, member: str, why: Mapping[TopicPartition, str], now: int) -> None:
         with self._lock:
-            before = self._known
-            self._known = reachability.cut_off(before, member, why, now_ms())
-            new, _ = reachability.changes(before.barred, self._known.barred)
+            before = self._barred
+            self._barred = reachability.cut_off(before, member, why, now)
+            new = reachability.added(before, self._barred)
         for partitions in new.values():
             log.warning(
-                "%s can't fetch %s, though the driver can (%s): other executors own and read them now, its own tasks read them "
-                "through the driver. Check the network between that host and the broker",
+                "%s can't fetch %s, though the driver can (%s): other executors own and read them now. Check the network between "
+                "that host and the broker",
                 self._name(member),
                 names_of(partitions),
                 why[partitions[0]],
@@ -104,9 +107,9 @@ class ReachabilityWatch:
     def lift_expired(self) -> None:
         """Let those back who can fetch again."""
         with self._lock:
-            before = self._known
-            self._known = reachability.lift_expired(before, self._members().keys(), now_ms())
-            _, back = reachability.changes(before.barred, self._known.barred)
+            before = self._barred
+            self._barred = reachability.lift_expired(before, self._members().keys(), now_ms())
+            back = reachability.added(self._barred, before)
         for member, partitions in back.items():
             if member in self._members():
                 log.info("%s may own %s again", self._name(member), names_of(partitions))
@@ -114,7 +117,7 @@ class ReachabilityWatch:
 
     def barred(self) -> reachability.Barred:
         """What each member can't fetch."""
-        return self._known.barred
+        return self._barred
 
     def described(self) -> list[dict[str, Any]]:
         """The same in plain values, with the reasons."""
@@ -129,22 +132,10 @@ class ReachabilityWatch:
                 "why": bar.why,
                 "age_ms": now - bar.since_ms,
             }
-            for member, bars in sorted(self.barred().items())
+            for member, bars in sorted(self._barred.items())
             if member in members
             for tp, bar in sorted(bars.items())
         ]
-
-    def _look(self, member: str, stuck: Mapping[TopicPartition, Stuck]) -> None:
-        """Note what answers the driver: where nothing does, the fault is not the member's."""
-        found = self._probe({tp: seen.position for tp, seen in stuck.items()}, LOOK_S)
-        if len(found) == len(stuck):
-            self._pause_ms = self._look_ms = 0
-        else:
-            self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), MOST_PAUSE_MS)
-            self._look_ms = now_ms() + self._pause_ms
-        if found:
-            with self._lock:
-                self._answered[member] = {**self._answered.get(member, {}), **dict.fromkeys(found, now_ms())}
 
     def _name(self, member: str) -> str:
         info = self._members().get(member)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from sparkcohort.runtime.batches import silent_agents
 from sparkcohort.runtime.batches.claims import UnknownSlot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
@@ -21,7 +20,6 @@ from sparkcohort.runtime.protocol.messages import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    ListGroups,
     OffsetCommit,
     OffsetFetch,
     OffsetFetchReply,
@@ -40,10 +38,12 @@ from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")
 
-REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups)
+REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup)
 PARKED_MARGIN_S = 10.0
 MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
+SILENT_MS = 30_000
+"""For so long no task asks an agent that left one without an answer: a task that waits in vain waits for agent.timeout.ms."""
 MOST_REASONS = 20
 """Of what tasks say is wrong with their executors: different reasons that are logged."""
 _DONE = calls.encode(calls.Done())
@@ -91,7 +91,7 @@ class Service:
         self._progress = progress
         self._abilities = abilities
         self._relay = relay
-        self._suspects: silent_agents.Suspects = {}
+        self._silent_until_ms: dict[str, int] = {}  # by member: its agent left a task without an answer
         self._suspecting = threading.Lock()
         self._alone: set[str] = set()
         self._agents: Mapping[str, calls.AgentFigures] = {}
@@ -115,7 +115,7 @@ class Service:
 
     def silent(self) -> frozenset[str]:
         """The addresses of agents that are not to be asked now."""
-        members = self._coordinator.members() if self._suspects else {}
+        members = self._coordinator.members() if self._silent_until_ms else {}
         return frozenset(info.address for info in members.values() if self._suspected(info))
 
     def subscribe(self, body: bytes) -> EventQueue:
@@ -133,9 +133,6 @@ class Service:
         if self._coordinator.is_driver(request):
             raise WireError("nobody but the driver speaks as the driver's own member")
         reply = self._coordinator.request(request, self._timeout_s(request))
-        if isinstance(request, Heartbeat):
-            with self._suspecting:
-                self._suspects = silent_agents.alive(self._suspects, request.member_id)
         if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
             reply = self._with_planned_ends(request, reply)
         return encode(reply)
@@ -169,13 +166,11 @@ class Service:
         if self._progress is not None:
             self._progress.serves(claim.query)
         own = member is not None and claimed.slot.member == member.member_id
-        barred = self._barred(member)
         reply = calls.ClaimReply(
             ranges=claimed.slot.ranges,
             planned_starts=tuple(claimed.planned_starts[item.tp] for item in claimed.slot.ranges),
             sequence=claimed.sequence,
             ids=dict(claimed.ids),
-            barred=tuple(index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred),
             agent=own and member is not None and not self._suspected(member),
             last=claimed.last,
         )
@@ -200,7 +195,7 @@ class Service:
         return found[-1] if found else None
 
     def _suspected(self, member: MemberInfo) -> bool:
-        return silent_agents.suspected(self._suspects, member.member_id, now_ms())
+        return now_ms() < self._silent_until_ms.get(member.member_id, 0)
 
     def _delivered(self, body: bytes) -> bytes:
         report = calls.decode(body, calls.Delivered)
@@ -214,23 +209,22 @@ class Service:
             self._plans.agent_timed_out()
             if member is not None:
                 self._suspect(member)
-        elif member is not None and report.agent[0]:
-            with self._suspecting:
-                self._suspects = silent_agents.served(self._suspects, member.member_id, now_ms())
         return _DONE
 
     def _suspect(self, member: MemberInfo) -> None:
+        """Send no task to a member's agent for a while; the tasks that waited for it together are one case."""
         with self._suspecting:
-            known = silent_agents.present(self._suspects, self._coordinator.members())
-            self._suspects = after = silent_agents.silent(known, member.member_id, now_ms())
-        if after is not known:
-            times = after[member.member_id].times
-            log.warning(
-                "the agent of %s on %s left a task without an answer%s; reading directly meanwhile",
-                member.client_id,
-                member.host,
-                f", for the {times}th time in a row" if times > 3 else "",
-            )
+            if self._suspected(member):
+                return
+            present = self._coordinator.members()
+            self._silent_until_ms = {name: at for name, at in self._silent_until_ms.items() if name in present}
+            self._silent_until_ms[member.member_id] = now_ms() + SILENT_MS
+        log.warning(
+            "the agent of %s on %s left a task without an answer; its tasks read directly for %.0f s",
+            member.client_id,
+            member.host,
+            SILENT_MS / 1000,
+        )
 
     def _listened(self, body: bytes) -> bytes:
         call = calls.decode(body, calls.Listened)
@@ -276,13 +270,9 @@ class Service:
             return calls.encode(calls.FetchedReply(late))
         silent = dict(map(_stuck, report.silent))
         stuck = {tp: seen for tp, seen in silent.items() if owners.get(tp) == report.member}
-        barred = self._abilities.tell(report.member, stuck, report.reached)
+        barred = self._abilities.record_report(report.member, stuck, report.reached)
         to_try = tuple(calls.Barred(*tp, self._plans.planned_end(tp) or 0) for tp in barred)
         return calls.encode(calls.FetchedReply(late, to_try))
-
-    def _barred(self, member: MemberInfo | None) -> Collection[TopicPartition]:
-        """What a member can't fetch."""
-        return self._abilities.barred().get(member.member_id, ()) if self._abilities and member else ()
 
     def _read(self, body: bytes) -> bytes:
         """Ranges for a task whose executor doesn't reach their leaders; that it got them shows that others do."""

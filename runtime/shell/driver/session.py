@@ -86,7 +86,7 @@ class Session:
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
         self._abilities: ReachabilityWatch | None = None
-        self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader), Relay.close)
+        self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader, self._log_ends.doubt), Relay.close)
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
         self._agents: Callable[[], Mapping[str, AgentFigures]] = dict
         self._run: Run | None = None

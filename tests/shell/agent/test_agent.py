@@ -25,6 +25,7 @@ from sparkcohort.runtime.shell.agent.task_frames import address
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.hello import hello
+from tests.kit.rebalances import rebalances_of
 from tests.kit.waiting import hold_for, wait_until
 
 
@@ -119,7 +120,7 @@ def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: 
     before = world.member(executor)
     assert before is not None
     owned, generation = world.owned(before.member_id), world.coordinator.group.generation
-    rebalances, moved = len(world.coordinator.rebalances), world.coordinator.moved
+    rebalances, moved = len(rebalances_of(world.coordinator)), world.coordinator.moved
     agent.kill()
     again = world.start_on(executor, agent)
 
@@ -127,7 +128,7 @@ def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: 
     assert after is not None and after.member_id != before.member_id
     assert world.owned(after.member_id) == dict.fromkeys(owned, generation)
     assert world.coordinator.group.generation == generation
-    assert len(world.coordinator.rebalances) == rebalances
+    assert len(rebalances_of(world.coordinator)) == rebalances
     wanted = Range(TOPIC, min(owned).partition, 10, 90)
     pieces = wait_until(lambda: pulled(world, executor, wanted), 20, "it to have fetched its positions")
     assert sum(batch.num_rows for _, batch in pieces if batch is not None) == 80

@@ -26,6 +26,7 @@ from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.buffered import buffered
 from tests.kit.hello import hello
 from tests.kit.mock import MockCluster
+from tests.kit.rebalances import rebalances_of
 from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
 
@@ -212,7 +213,7 @@ def test_a_killed_process_comes_back_with_all_members(runs: Runs) -> None:
     for world in runs.worlds:
         world.session_timeout_ms = 60_000
         process = runs.start(world)
-    rebalances = [len(world.coordinator.rebalances) for world in runs.worlds]
+    rebalances = [len(rebalances_of(world.coordinator)) for world in runs.worlds]
     process.kill()
     wait_until(lambda: gone(process), 10, "its end")
     again = {runs.start(world, process).pid for world in runs.worlds}
@@ -220,7 +221,7 @@ def test_a_killed_process_comes_back_with_all_members(runs: Runs) -> None:
     assert len(again) == 1
     for world in runs.worlds:
         flows(world, runs.executor)
-    assert [len(world.coordinator.rebalances) for world in runs.worlds] == rebalances
+    assert [len(rebalances_of(world.coordinator)) for world in runs.worlds] == rebalances
 
 
 def test_the_executors_end_ends_all_members(runs: Runs) -> None:

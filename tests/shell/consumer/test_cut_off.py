@@ -21,13 +21,20 @@ from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
-from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, ReachabilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.reachability_watch import (
+    CONFIRM_MS,
+    PAUSE_MS,
+    PROBE_S,
+    ReachabilityWatch,
+    Stuck,
+)
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.kafka.consumer import relay as relaying
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, Through
+from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, RelayedReader
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
+from sparkcohort.runtime.shell.process.clock import now_ms
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
 from tests.kit.produce import produce
@@ -78,9 +85,9 @@ class Everything(list[TopicPartition]):
         return True
 
 
-def through(relay: Relay, barred: Any = ()) -> Through:
+def through(relay: Relay) -> RelayedReader:
     """A task's way through the driver."""
-    return Through(lambda body: relay.answer(body, Everything()), barred)
+    return RelayedReader(lambda body: relay.answer(body, Everything()))
 
 
 def test_a_leader_that_falls_silent_is_noticed_and_waited_for_no_more(ways: TwoWays, topic: str) -> None:
@@ -113,7 +120,7 @@ def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str, monkeypatc
     try:
         prefetcher.assign({tp: 1_000})
         hold_for(lambda: not prefetcher.silent(), SILENT_S + slow_s + 2, "a slow leader is heard")
-        assert reached(ways.cut_off, {tp: 1_000}, LOOK_S) == frozenset()
+        assert reached(ways.cut_off, {tp: 1_000}, PROBE_S) == frozenset()
         ways.way.hold()
         hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a pause in an answer is no silence yet")
         wait_until(lambda: tp in prefetcher.silent(), SILENT_S + slow_s + 30, "a long one to be one")
@@ -140,19 +147,6 @@ def test_what_a_task_cannot_read_comes_through_the_driver(ways: TwoWays, topic: 
     relay.close()
 
 
-def test_one_that_is_known_to_be_cut_off_asks_the_driver_at_once(ways: TwoWays, topic: str) -> None:
-    """It doesn't pay the seconds again with every task."""
-    ways.way.hold()
-    relay = ways.relay()
-    tps = [TopicPartition(topic, number) for number in range(2)]
-    reader = RangeReader(ways.cut_off, poll_timeout_ms=60_000, elsewhere=through(relay, tps))
-    read = list(reader.read([Range(*tp, 0, 1_000) for tp in tps]))
-    assert sum(batch.num_rows for _, _, batch in read if batch is not None) == 2_000
-    assert reader._idle_s < relaying.FIRST_S
-    reader.close()
-    relay.close()
-
-
 def test_where_the_driver_gets_nothing_either_the_task_fails_as_it_would_have(ways: TwoWays, topic: str) -> None:
     """After its own time, with both reasons; records that are lost are lost there, too."""
     ways.way.hold()
@@ -175,7 +169,7 @@ def test_a_relay_bounds_what_it_is_asked_for(ways: TwoWays, topic: str, monkeypa
     relay = ways.relay()
     asked, calls = Range(topic, 0, 0, 1_000), 0
     while asked.start < asked.end:
-        pieces, error, _ = relay.read([asked], {})
+        pieces, error = relay.read([asked], {})
         assert error is None and pieces
         asked, calls = asked._replace(start=pieces[-1][1]), calls + 1
     for wrong in (
@@ -207,16 +201,16 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
     reasons: list[str] = []
     watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, reasons.append)
     with caplog.at_level(logging.INFO, "sparkcohort.reachability"):
-        wait_until(lambda: watch.tell("m-1", tps) == sorted(tps), 30, "the member to be barred")
-        assert watch.tell("m-1", tps) == sorted(tps)
+        wait_until(lambda: watch.record_report("m-1", tps) == sorted(tps), 30, "the member to be barred")
+        assert watch.record_report("m-1", tps) == sorted(tps)
     assert reasons == [f"m-1 can't fetch {topic}-0, {topic}-1"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "executor-1 on worker-1 can't fetch" in caplog.text and "no answer" in caplog.text
     assert {(row["executor"], row["partition"], row["why"]) for row in watch.described()} == {
         ("1", 0, "no answer"), ("1", 1, "no answer"),
     }  # fmt: skip
-    assert watch.tell("m-2", {}) == []
-    wait_until(lambda: not watch.tell("m-1", {}, tps), 60, "the member to be let back")
+    assert watch.record_report("m-2", {}) == []
+    wait_until(lambda: not watch.record_report("m-1", {}, tps), 60, "the member to be let back")
     assert reasons[1:] == [f"m-1 can fetch {topic}-0, {topic}-1 again"]
 
 
@@ -226,21 +220,21 @@ def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic:
     watch = ReachabilityWatch(partial(reached, ways.cut_off), lambda: MEMBERS, lambda _: None)
     tps = {TopicPartition(topic, 0): Stuck(10, "no answer")}
     for _ in range(20):
-        assert watch.tell("m-1", tps) == []
-    assert watch._pause_ms == 1_000
+        assert watch.record_report("m-1", tps) == []
+    assert watch._next_probe_ms - now_ms() > PAUSE_MS / 2, "it is not asked again at once"
 
 
 def test_a_leader_that_was_away_for_all_bars_nobody(ways: TwoWays, topic: str) -> None:
     """It answers the driver a moment before it answers the member: that is no cut."""
     watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, lambda _: None)
     stuck = {TopicPartition(topic, 0): Stuck(10, "no answer")}
-    wait_until(lambda: watch.tell("m-1", stuck) or watch._answered, 30, "the driver to have an answer")
-    assert watch.tell("m-1", {}) == [] and not watch._answered
-    hold_for(lambda: not watch.tell("m-1", {}), CONFIRM_MS / 1000, "nobody to be barred")
+    wait_until(lambda: watch.record_report("m-1", stuck) or watch._answered, 30, "the driver to have an answer")
+    assert watch.record_report("m-1", {}) == [] and not watch._answered
+    hold_for(lambda: not watch.record_report("m-1", {}), CONFIRM_MS / 1000, "nobody to be barred")
 
 
 def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
-    """An owner tells what doesn't answer, and hears what it is to try; claims say what to read through the driver."""
+    """An owner tells what doesn't answer, and hears what it is to try; what a task can't read is read for it."""
     tps = [TopicPartition(topic, number) for number in range(2)]
     coordinator = Coordinator(GroupSettings("g", "r", 0, 2_000, 200, 5_000, ("range",)), lambda: {topic: 2})
     coordinator.start()
@@ -261,8 +255,6 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
         silent = [[topic, number, 10, "no\nanswer"] for number in range(2)]
         said = {"member": "m-1", "fetched": [], "silent": silent, "reached": None}
         wait_until(lambda: call("Fetched", said)["barred"] == [[topic, 0, 1_000]], 30, "what it owns to be barred")
-        assert call("Claim", {"plan": "p", "index": 0, "address": "a"})["barred"] == [0]
-        assert call("Claim", {"plan": "p", "index": 0, "address": "b"})["barred"] == []
         for wrong in (
             {**said, "silent": [[topic]]},
             {**said, "reached": [3]},
@@ -270,7 +262,7 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
         ):
             with pytest.raises((ValueError, TypeError)):
                 call("Fetched", wrong)
-        task = Through(service.handlers()["Read"])
+        task = RelayedReader(service.handlers()["Read"])
         assert sum(batch.num_rows for _, _, batch in task.read([Range(*tps[0], 0, 50)], {}) if batch is not None) == 50
         alone = Service(coordinator, plans, failure=lambda: CohortError("fenced", "FENCED_INSTANCE_ID"), status=dict)
         for body in (b"{}", b'{"ranges": []}'):

@@ -227,7 +227,7 @@ def test_whatever_one_member_says(
     with Liar(world) as liar:
         for said in joins:
             liar.join(**said)
-            positions = tuple(p.CommittedPosition(*tp, at, at, "m") for tp in commits)
+            positions = tuple(p.CommittedPosition(*tp, at, at) for tp in commits)
             world.call(p.OffsetCommit(liar.member_id, None, at, positions))
             world.call(p.SyncGroup(liar.member_id, None, at, None, None, ((liar.member_id, said["metadata"]),)))
         for action, body in messages:

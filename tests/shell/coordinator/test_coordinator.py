@@ -33,6 +33,7 @@ from sparkcohort.runtime.protocol.messages import (
     SyncGroupReply,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.coordinator import service
 from sparkcohort.runtime.shell.coordinator.clock import Clock
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
@@ -40,6 +41,7 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, GroupServer, Link
 from sparkcohort.runtime.shell.rpc.tls import new_authority
+from tests.kit.rebalances import rebalances_of
 from tests.kit.waiting import wait_until
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
@@ -207,11 +209,32 @@ def test_a_member_unheard_of_for_a_session_is_out_and_its_late_commit_refused(wo
     assert world.coordinator.counters["OffsetCommit", "UNKNOWN_MEMBER_ID"] == 1
 
 
-def test_after_the_end_a_request_is_told_at_once(world: World) -> None:
-    """A coordinator that has ended answers nothing any more, and nobody waits for it."""
+def test_after_its_end_for_good_the_group_is_unloaded(world: World) -> None:
+    """A parked join and every later request are answered NOT_COORDINATOR, at once; nothing is committed any more."""
+    a = joined(world, "a")
+    a.freeze()  # owes its rejoin, so the newcomer's join is parked
+    offered = (Protocol(world.names[0], encode_subscription(Subscription(("t",)))),)
+    join = JoinGroup("", "c", "c", "h", 2_000, 2_000, "consumer", offered)
+    answers: list[object] = []
+    joining = threading.Thread(target=lambda: answers.append(world.call(join)))
+    joining.start()
+    wait_until(lambda: any(name.startswith("c-") for name in world.coordinator.group.joins), 5, "a join to be parked")
     world.coordinator.stop()
+    joining.join(10)
+    assert [answer.error for answer in answers if isinstance(answer, JoinGroupReply)] == [ErrorCode.NOT_COORDINATOR]
+    beat = world.call(Heartbeat("driver-run-1", "driver", 1001))
+    assert isinstance(beat, HeartbeatReply) and beat.error is ErrorCode.NOT_COORDINATOR
+    tp = min(a.owned)
+    assert a.commit(tp, 9, a.owned[tp]) == ErrorCode.NOT_COORDINATOR
+    assert world.coordinator.group.state == "Dead"
+
+
+def test_after_an_end_that_is_not_for_good_a_request_is_told_at_once(world: World) -> None:
+    """The next run has the group: it is not unloaded, and nothing is answered in its place."""
+    world.coordinator.stop(for_good=False)
     with pytest.raises(TimeoutError, match="has ended"):
         world.coordinator.request(Heartbeat("driver-run-1", "driver", 1001), 60)
+    assert world.coordinator.group.state == "Stable"
 
 
 def b_leaves(world: World) -> tuple[Member, dict[TopicPartition, int], set[TopicPartition]]:
@@ -234,14 +257,14 @@ def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> Non
     assert 0 < waiting[1] <= 60_000
     wait_until(lambda: world.coordinator.group.state == "Stable", 5, "the round to end")
     assert world.coordinator.owners().keys() == before.keys()
-    left, moved = len(world.coordinator.rebalances), world.coordinator.moved
+    left, moved = len(rebalances_of(world.coordinator)), world.coordinator.moved
 
     c = joined(world, "c", 2)
 
     assert set(c.owned) == lost
     assert a.owned == before
     assert world.coordinator.scheduled() is None
-    assert len(world.coordinator.rebalances) == left + 1
+    assert len(rebalances_of(world.coordinator)) == left + 1
     assert world.coordinator.moved == moved + len(lost)
 
 
@@ -253,8 +276,10 @@ def test_without_a_replacement_the_others_get_it_when_the_delay_is_over(world: W
 
     assert before.items() <= a.owned.items()
     assert lost <= a.owned.keys()
-    wait_until(lambda: str(world.coordinator.rebalances[-1].reason).startswith("the grace"), 5, "the round to be told")
-    assert str(world.coordinator.rebalances[-1].reason) == "the grace period of executor-b on h is over"
+    wait_until(
+        lambda: str(rebalances_of(world.coordinator)[-1].reason).startswith("the grace"), 5, "the round to be told"
+    )
+    assert str(rebalances_of(world.coordinator)[-1].reason) == "the grace period of executor-b on h is over"
     assert world.coordinator.scheduled() is None
 
 
@@ -278,7 +303,7 @@ def test_added_partitions_are_one_rebalance_and_no_change_is_none(world: World) 
     wait_until(lambda: len(a.owned) == len(b.owned) == 3, 10, "both to have a new partition")
 
     assert world.coordinator.group.generation == generation + 1
-    assert str(world.coordinator.rebalances[-1].reason) == "topics or partitions changed"
+    assert str(rebalances_of(world.coordinator)[-1].reason) == "topics or partitions changed"
     assert before.items() <= {**a.owned, **b.owned}.items()
 
 
@@ -323,8 +348,11 @@ def test_a_task_is_sent_to_its_own_agent_and_to_no_other(world: World) -> None:
     assert claim(world, 0, "elsewhere")["ranges"] == [["t", 0, 0, 10]]
 
 
-def test_an_agent_that_left_a_task_waiting_is_not_asked_until_it_is_heard_of(world: World) -> None:
-    """A reported time-out sends the next tasks to Kafka; a heartbeat makes the agent trusted again."""
+def test_an_agent_that_left_a_task_waiting_is_not_asked_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reported time-out sends the next tasks to Kafka; a report that comes late doesn't make it longer."""
+    monkeypatch.setattr(service, "SILENT_MS", 1_000)
     a = joined(world, "a")
     a.freeze()
     world.plans.register("p", [Slot(a.member_id, (Range("t", 0, 0, 10),))])
@@ -334,8 +362,10 @@ def test_an_agent_that_left_a_task_waiting_is_not_asked_until_it_is_heard_of(wor
 
     assert claim(world, 0, "a")["agent"] is False
     assert world.service.silent() == {"a"}
-    a.heartbeat()
-    assert claim(world, 0, "a")["agent"] is True
+    until = dict(world.service._silent_until_ms)
+    world.link.call("Delivered", json.dumps(delivered).encode(), 5)
+    assert world.service._silent_until_ms == until
+    wait_until(lambda: claim(world, 0, "a")["agent"] is True, 10, "it to be asked again")
     assert world.service.silent() == frozenset()
 
 

@@ -18,6 +18,7 @@ from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
 from tests.kit import agents
 from tests.kit.mock import MockCluster
+from tests.kit.rebalances import rebalances_of
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, Member, World, both_join
@@ -66,7 +67,7 @@ def described(world: World) -> dict[str, Any]:
 def test_what_carries_too_much_for_a_second_gives_some_away_and_then_all_is_still(world: World) -> None:
     """Two hot partitions of one member: one moves, in a rebalance that says why; the same loads move nothing again."""
     a, b = both_join(world)
-    hot, rounds = set(a.owned), len(world.coordinator.rebalances)
+    hot, rounds = set(a.owned), len(rebalances_of(world.coordinator))
 
     def shared() -> bool:
         report_owned(world, (a, b), hot)
@@ -74,7 +75,7 @@ def test_what_carries_too_much_for_a_second_gives_some_away_and_then_all_is_stil
 
     wait_until(shared, 10, "one of the hot partitions to move", every_s=0.1)
 
-    first = world.coordinator.rebalances[rounds]
+    first = rebalances_of(world.coordinator)[rounds]
     assert str(first.reason).startswith(f"load: {a.member_id} carried 1.9 x the mean for 1 s; 1 partition")
     (line,) = [line for line in reports.rebalances(world.coordinator.history, 9) if line["reason"].startswith("load")]
     assert line["reason"].startswith("load: executor-a carried 1.9 x the mean")

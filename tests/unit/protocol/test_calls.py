@@ -17,11 +17,11 @@ BAD = (calls.MalformedCount("t", "syntax", 2),)
 DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",), bad=BAD)
 VALUES = [
     calls.Claim("p", 3, "a", "no JVM above", "h", "id", 17),
-    calls.ClaimReply(R, (5,), 7, {"t": "id"}, (0,), agent=True),
+    calls.ClaimReply(R, (5,), 7, {"t": "id"}, agent=True),
     calls.ClaimReply(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
     DELIVERED,
     calls.ReadRequest(R, {}),
-    calls.ReadHead((calls.Stand(0, 7, has_rows=True),), ("t",), "REQUEST_TIMED_OUT", "late", lost=False),
+    calls.ReadHead((calls.Stand(0, 7, has_rows=True),), "REQUEST_TIMED_OUT", "late", lost=False),
     calls.AgentRequest(R, (5,), 2, None, 1.5),
     calls.AgentRequest(action="Claim", body="{}"),
     calls.Step(((0, 7),), ((1, "gone"),), rows=True),

@@ -1,8 +1,8 @@
-"""Pieces of ranges, as readers hand them out, and who else may have them."""
+"""Pieces of ranges, as readers hand them out, and another way to have them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
@@ -15,19 +15,15 @@ Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
 
 
 class Elsewhere(Protocol):
-    """Somebody else who reads the same; see ``relay.Through``."""
+    """Another way to the same records; see ``relay.RelayedReader``."""
 
     why: str
-    replaced: set[str]
-
-    def is_all(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether none of these is worth waiting for here."""
 
     def wants(self, tp: TopicPartition, silent_s: float | None, idle_s: float) -> bool:
-        """Whether to read it there now."""
+        """Whether to read it that way now."""
 
     def read(self, ranges: Sequence[Range], ids: Mapping[str, str]) -> Sequence[Piece]:
-        """Some of the ranges, one a partition, as ``RangeReader.read`` has them; nothing where they don't come there either."""
+        """Some of the ranges, one a partition, as ``RangeReader.read`` has them; nothing where they don't come that way either."""
 
 
 def trim(batch: pa.RecordBatch, runs: OffsetRuns, start: int, end: int) -> pa.RecordBatch | None:

@@ -112,7 +112,7 @@ class RangeReader:
         on_data_loss: Callable[[str], None] = _log.warning,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from here."""
+        """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from a silent leader."""
         self._conf = dict(conf)
         self._source = new_record_source(conf, columns=columns)
         self.malformed = self._source.malformed
@@ -292,9 +292,8 @@ class RangeReader:
     def _poll(self, progress: _ReadProgress) -> list[Event]:
         """What is there; where memory runs out, all that is on its way is thrown away and fetched again."""
         try:
-            in_vain = self._elsewhere is not None and self._elsewhere.is_all(progress.active)
             # Not more than what is missing: a small range of a big log must not cost ten thousand records.
-            return self._source.poll(0.0 if in_vain else POLL_S, progress.missing)
+            return self._source.poll(POLL_S, progress.missing)
         except MemoryError as error:
             self._short += 1
             if self._short >= MOST_SHORT:
@@ -333,7 +332,6 @@ class RangeReader:
             )
         ]
         pieces = elsewhere.read(stuck, self._ids) if stuck else []
-        self.replaced |= elsewhere.replaced
         if not pieces:
             self._idle_s += time.monotonic() - before
         for tp, position, batch in pieces:
