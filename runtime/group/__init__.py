@@ -126,14 +126,9 @@ def _admit(group: Group, request: p.Request) -> Verdict:
             return requests.admit_sync(group, request)
         case p.Heartbeat(member_id, instance_id, generation):
             return gate(group, instance_id, member_id, generation)
-        case p.OffsetCommit(member_id, instance_id) if not _is_simple(request):
+        case p.OffsetCommit(member_id, instance_id):
             return gate(group, instance_id, member_id, None)
-    return PASS  # simple commits, fetches, descriptions, lists; a leave is judged member by member
-
-
-def _is_simple(request: p.OffsetCommit) -> bool:
-    """A commit of no member (admin tools)."""
-    return request.member_id == p.UNKNOWN_MEMBER and request.group_instance_id is None and request.generation < 0
+    return PASS  # fetches and descriptions; a leave is judged member by member
 
 
 def _refuse(context: StepContext, correlation: int, request: p.Request, verdict: Verdict) -> None:
@@ -151,8 +146,6 @@ def _classify(group: Group, request: p.Request) -> Input:
             return Input.JOIN_NEW if group.state is GroupState.DEAD else joins.classify_join(group, request)
         case p.SyncGroup(member_id):
             return Input.SYNC_LEADER if member_id == group.leader else requests.classify_sync(group, member_id)
-        case p.OffsetCommit():
-            return Input.COMMIT_SIMPLE if _is_simple(request) else Input.COMMIT
     return _INPUTS[type(request)]
 
 
@@ -170,9 +163,9 @@ def _unload(context: StepContext, reason: str) -> None:
 _INPUTS: Mapping[type, Input] = {
     p.Heartbeat: Input.HEARTBEAT,
     p.LeaveGroup: Input.LEAVE,
+    p.OffsetCommit: Input.COMMIT,
     p.OffsetFetch: Input.FETCH,
     p.DescribeGroup: Input.DESCRIBE,
-    p.ListGroups: Input.LIST,
 }
 
 _EFFECTS: Mapping[Effect, Callable[[StepContext, int, Any], None]] = {
@@ -191,8 +184,6 @@ _EFFECTS: Mapping[Effect, Callable[[StepContext, int, Any], None]] = {
     Effect.ANSWER_LATE_SYNC: requests.answer_late_sync,
     Effect.LEAVE: requests.leave,
     Effect.COMMIT: requests.commit,
-    Effect.COMMIT_SIMPLE: requests.commit_simple,
     Effect.FETCH: requests.fetch,
     Effect.DESCRIBE: requests.describe,
-    Effect.LIST: requests.list_groups,
 }

@@ -32,7 +32,7 @@ class Judged(NamedTuple):
 
 
 def judge(group: Group, request: OffsetCommit) -> tuple[Judged, ...]:
-    """Each partition of a member's commit, in the order asked: NONE, ILLEGAL_GENERATION, OFFSET_METADATA_TOO_LARGE."""
+    """Each partition of a member's commit, in the order asked: NONE or ILLEGAL_GENERATION."""
     judged: list[Judged] = []
     refused = 0
     for position in request.offsets:
@@ -41,17 +41,12 @@ def judge(group: Group, request: OffsetCommit) -> tuple[Judged, ...]:
     return tuple(judged)
 
 
-def judge_simple(group: Group, request: OffsetCommit) -> tuple[Judged, ...]:
-    """Each partition of a commit without member, which only an empty group takes (admin tools)."""
-    return tuple(_sized(group, position) for position in request.offsets)
-
-
 def accepted(
     request: OffsetCommit, judged: tuple[Judged, ...], now_ms: int
 ) -> tuple[tuple[TopicPartition, Position], ...]:
     """The positions to store, of those judged well."""
     return tuple(
-        (tp, Position(position.offset, position.metadata, request.member_id, now_ms))
+        (tp, Position(position.offset, request.member_id, now_ms))
         for (tp, error, _why), position in zip(judged, request.offsets, strict=True)
         if error is ErrorCode.NONE
     )
@@ -84,12 +79,4 @@ def _judge(group: Group, member_id: str, position: CommittedPosition, *, tells: 
     if since != position.assignment_generation:
         why = f"owned since generation {since}, not {position.assignment_generation}"
         return Judged(tp, ErrorCode.ILLEGAL_GENERATION, why)
-    return _sized(group, position)
-
-
-def _sized(group: Group, position: CommittedPosition) -> Judged:
-    tp = TopicPartition(position.topic, position.partition)
-    size, limit = len(position.metadata.encode()), group.config.offset_metadata_max_bytes
-    if size > limit:
-        return Judged(tp, ErrorCode.OFFSET_METADATA_TOO_LARGE, f"{size} bytes of metadata, {limit} are allowed")
     return Judged(tp, ErrorCode.NONE)

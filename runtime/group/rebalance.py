@@ -47,12 +47,8 @@ def start(context: StepContext, reason: Reason) -> None:
 def _phase(group: Group, reason: Reason, now_ms: int) -> JoinPhase:
     under_way = group.rebalance  # restarted before it ended: the first reason, and the whole time, are what counts
     reason, started_ms = (under_way.reason, under_way.started_ms) if under_way else (reason, now_ms)
-    timeout_ms, delay_ms = rebalance_timeout_ms(group), group.config.initial_rebalance_delay_ms
-    if group.state is not GroupState.EMPTY:
-        return JoinPhase(reason, started_ms, now_ms + timeout_ms)
-    if delay_ms == 0:
-        return JoinPhase(reason, started_ms, now_ms)
-    return JoinPhase(reason, started_ms, now_ms + delay_ms, remaining_ms=max(timeout_ms - delay_ms, 0))
+    timeout_ms = 0 if group.state is GroupState.EMPTY else rebalance_timeout_ms(group)
+    return JoinPhase(reason, started_ms, now_ms + timeout_ms)
 
 
 def rebalance_timeout_ms(group: Group) -> int:
@@ -61,24 +57,12 @@ def rebalance_timeout_ms(group: Group) -> int:
 
 
 def check_joined(context: StepContext, _reason: Reason = NO_REASON) -> None:
-    """End the join phase if nobody is missing: no member outside its join, no issued id unused (KIP-394)."""
+    """End the join phase if its time is up, or no member is outside its join and no issued id unused (KIP-394)."""
     group, phase = context.group, context.group.rebalance
-    if group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.remaining_ms is not None:
+    if group.state is not GroupState.PREPARING_REBALANCE or phase is None:
         return
     complete = len(group.joins) == len(group.members) and not group.pending
     if complete or phase.deadline_ms <= context.now_ms:
-        _conclude(context)
-
-
-def join_phase_due(context: StepContext) -> None:
-    """The join phase's time is up: an initial delay may be extended, any other phase ends by force."""
-    phase = context.group.rebalance
-    if context.group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.deadline_ms > context.now_ms:
-        return
-    if phase.newcomer and phase.remaining_ms:
-        delay_ms = min(context.group.config.initial_rebalance_delay_ms, phase.remaining_ms)
-        context.record(r.JoinPhaseExtended(context.now_ms + delay_ms, phase.remaining_ms - delay_ms))
-    else:
         _conclude(context)
 
 
@@ -199,7 +183,7 @@ def expire(context: StepContext) -> None:
     """Act on everything whose time has come: issued ids, sessions, the join phase, syncs that are owed."""
     _expire_ids(context)
     _expire_sessions(context)
-    join_phase_due(context)
+    check_joined(context)
     _expire_syncs(context)
 
 

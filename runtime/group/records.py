@@ -147,7 +147,6 @@ class JoinPhaseExtended:
     """The join phase goes on until ``deadline_ms``."""
 
     deadline_ms: int
-    remaining_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

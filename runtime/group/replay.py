@@ -79,9 +79,6 @@ def _id_dropped(group: Group, record: r.IdDropped) -> Group:
 
 def _member_added(group: Group, record: r.MemberAdded) -> Group:
     member = record.member
-    phase = group.rebalance
-    if phase is not None and phase.remaining_ms is not None:
-        phase = replace(phase, newcomer=True)
     instance = member.group_instance_id
     return replace(
         group,
@@ -91,7 +88,6 @@ def _member_added(group: Group, record: r.MemberAdded) -> Group:
         pending=_without(group.pending, member.member_id),
         protocol_type=group.protocol_type if group.members else record.protocol_type,
         leader=group.leader or member.member_id,
-        rebalance=phase,
     )
 
 
@@ -237,7 +233,7 @@ def _rebalance_started(group: Group, record: r.RebalanceStarted) -> Group:
 def _join_phase_extended(group: Group, record: r.JoinPhaseExtended) -> Group:
     if group.rebalance is None:
         raise IllegalTransitionError(f"group {group.config.group_id}: no join phase to extend in {group.state}")
-    phase = replace(group.rebalance, deadline_ms=record.deadline_ms, remaining_ms=record.remaining_ms, newcomer=False)
+    phase = replace(group.rebalance, deadline_ms=record.deadline_ms)
     return replace(group, rebalance=phase)
 
 

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups: a function for each effect."""
+"""SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup: a function for each effect."""
 
 from __future__ import annotations
 
@@ -117,8 +117,6 @@ def _leave(context: StepContext, request: p.LeaveGroup, leaving: p.LeavingMember
     if member_id in group.pending:
         context.record(r.IdDropped(member_id, "it left before it joined"))
         return ErrorCode.NONE
-    if member_id == p.UNKNOWN_MEMBER and instance_id is not None:  # an operator removes whoever has the instance id
-        member_id = group.instances.get(instance_id, p.UNKNOWN_MEMBER)
     verdict = gate(group, instance_id, member_id, None)
     if verdict is not PASS:
         context.refused(request, verdict.error, member_id=member_id)
@@ -131,22 +129,10 @@ def _leave(context: StepContext, request: p.LeaveGroup, leaving: p.LeavingMember
 def commit(context: StepContext, correlation: int, request: p.OffsetCommit) -> None:
     """Judge each partition; one that is accepted is a sign of life as well."""
     judged = offsets.judge(context.group, request)
-    _commit(context, correlation, request, judged)
-    if any(error is ErrorCode.NONE for _tp, error, _why in judged):
-        _renew_session(context, request.member_id)
-
-
-def commit_simple(context: StepContext, correlation: int, request: p.OffsetCommit) -> None:
-    """A commit without member, which only an empty group takes."""
-    _commit(context, correlation, request, offsets.judge_simple(context.group, request))
-
-
-def _commit(
-    context: StepContext, correlation: int, request: p.OffsetCommit, judged: tuple[offsets.Judged, ...]
-) -> None:
     positions = offsets.accepted(request, judged, context.now_ms)
     if positions:
         context.record(r.OffsetsCommitted(positions))
+        _renew_session(context, request.member_id)
     reply = p.OffsetCommitReply(tuple((tp, error) for tp, error, _why in judged), offsets.explain(judged))
     context.answer(correlation, reply)
     refused = Counter(error for _tp, error, _why in judged if error is not ErrorCode.NONE)
@@ -195,16 +181,3 @@ def _describe(group: Group, member: GroupMember, now_ms: int, *, stable: bool) -
         tuple(sorted(partition_ownership.assigned(group, member_id))),
         age_ms,
     )
-
-
-def list_groups(context: StepContext, correlation: int, request: p.ListGroups) -> None:
-    """This coordinator's one group, if the filter lets it through; none once it is given up (KIP-518)."""
-    group = context.group
-    listed = p.ListedGroup(group.config.group_id, group.protocol_type, group.state.value)
-    fits = _fits(request.states, listed.state) and _fits(request.types, listed.group_type)
-    here = fits and group.state is not GroupState.DEAD
-    context.answer(correlation, p.ListGroupsReply(ErrorCode.NONE, (listed,) if here else ()))
-
-
-def _fits(asked: tuple[str, ...], actual: str) -> bool:
-    return not asked or actual.casefold() in {name.casefold() for name in asked}

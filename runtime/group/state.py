@@ -40,12 +40,10 @@ class GroupConfig(Struct, frozen=True):
     protocol_type: str = "consumer"
     min_session_timeout_ms: int = 1
     max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
     first_generation: int = 0
     member_id_salt: str = ""
     new_member_join_timeout_ms: int = 300_000
-    offset_metadata_max_bytes: int = 4096
 
 
 class GroupMember(Struct, frozen=True):
@@ -68,22 +66,18 @@ class GroupMember(Struct, frozen=True):
 class JoinPhase(Struct, frozen=True):
     """A rebalance in its join phase, or waiting for the leader's assignment.
 
-    ``deadline_ms`` ends the join phase; ``remaining_ms`` is what the initial delay may still be extended by (None:
-    not an initial rebalance); ``newcomer`` tells that one came since the delay began.
+    ``deadline_ms`` ends the join phase; the first one of an empty group is over as soon as it began.
     """
 
     reason: Reason
     started_ms: int
     deadline_ms: int
-    remaining_ms: int | None = None
-    newcomer: bool = False
 
 
 class Position(NamedTuple):
-    """A committed offset: by whom ("" for a commit without member) and when (ms)."""
+    """A committed offset: by whom and when (ms)."""
 
     offset: int
-    metadata: str
     member_id: str
     at_ms: int
 

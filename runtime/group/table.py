@@ -11,9 +11,8 @@ What the table can't say:
 * **The gate comes first.**  Who speaks is checked in one place before the table is consulted: instance id, member
   id, generation, in this order (``fencing.gate``).  So a row for a member's request only ever meets a member.
 * **The join phase ends itself.**  ``ALL_JOINED`` follows in the same step as the join, leave or expiry that made it
-  true: every member waits in its join and no issued id is outstanding (KIP-394).  A group that leaves Empty first
-  waits out the initial delay instead, which ends by time alone.  At the rebalance timeout the phase ends by
-  force: dynamic members that did not come back are removed, static ones are kept; when only such static
+  true: every member waits in its join and no issued id is outstanding (KIP-394).  At the rebalance timeout the phase
+  ends by force: dynamic members that did not come back are removed, static ones are kept; when only such static
   members are left, the phase is extended (``NOBODY_REJOINED``).
 * **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a static member that
   takes its slot back in Stable changes nothing for the others.
@@ -23,6 +22,8 @@ What the table can't say:
   answered REBALANCE_IN_PROGRESS, so that every request is answered exactly once.
 * **A join that was overtaken is void.**  A join tells what its member holds, and whatever it doesn't name is free.  One
   that comes after a later one of the same member, or twice, would take from the member what it has been given since.
+* **A coordinator that ends for good** unloads its group (``Unload``): parked requests and all that come later are answered
+  NOT_COORDINATOR.  One that may be started again doesn't: its group goes on in the next run.
 * **A new coordinator** (``Resume``) is no transition but a beginning: it has the whole group from the journal, but none of
   the connections, and another clock.  Parked requests and issued ids are void, sessions begin anew, owners stay owners,
   and all members rejoin, whatever the state was.
@@ -71,10 +72,8 @@ class Input(StrEnum):
     HEARTBEAT = "Heartbeat"
     LEAVE = "LeaveGroup"
     COMMIT = "OffsetCommit: of a member"
-    COMMIT_SIMPLE = "OffsetCommit: without member"
     FETCH = "OffsetFetch"
     DESCRIBE = "DescribeGroup"
-    LIST = "ListGroups"
     TRIGGER = "Trigger: a rebalance is asked for"
     MEMBERS_GONE = "members left, expired or did not sync"
     ALL_JOINED = "join phase over"
@@ -105,10 +104,8 @@ class Effect(StrEnum):
     RESET_SESSION = "reset session"
     LEAVE = "remove each"
     COMMIT = "judge each partition"
-    COMMIT_SIMPLE = "store"
     FETCH = "answer offsets"
     DESCRIBE = "answer description"
-    LIST = "answer if the filter fits"
     START = "start rebalance"
     CHECK_JOINED = "end the join phase if all have joined"
     COMPLETE_JOIN = "raise generation, answer all joins"
@@ -149,11 +146,6 @@ DIFFERENCES: Mapping[str, Difference] = {
         "A SyncGroup in PreparingRebalance is answered REBALANCE_IN_PROGRESS.",
         "If its member has not rejoined yet, it gets the assignment stored for its generation, and is told to rejoin.",
         "It gives up in this round what it must. Else it would claim everything once more: a round more for everybody.",
-    ),
-    "offsets of a dead group": Difference(
-        "OffsetFetch of a dead group answers -1, no offset.",
-        "It answers what was committed.",
-        "A coordinator that has given up is no reason to start reading somewhere else.",
     ),
     "asked again": Difference(
         "A second JoinGroup or SyncGroup of a member replaces its parked one, which may never be answered.",
@@ -242,7 +234,7 @@ DIFFERENCES: Mapping[str, Difference] = {
 
 _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
 _UNKNOWN = Row(Effect.REFUSE, error=ErrorCode.UNKNOWN_MEMBER_ID)
-_UNAVAILABLE = Row(Effect.REFUSE, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_UNLOADED = Row(Effect.REFUSE, error=ErrorCode.NOT_COORDINATOR)
 _REBALANCING = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS)
 _LATE_JOIN = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS, differs="numbered joins")
 _ISSUE = Row(Effect.ISSUE_ID, error=ErrorCode.MEMBER_ID_REQUIRED)
@@ -256,7 +248,6 @@ _EVERYWHERE = {
     Input.LEAVE: Row(Effect.LEAVE),
     Input.FETCH: Row(Effect.FETCH),
     Input.DESCRIBE: Row(Effect.DESCRIBE),
-    Input.LIST: Row(Effect.LIST),
     Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
 }
 _NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NOBODY_REJOINED: _IGNORE}
@@ -278,7 +269,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC_LEADER: _UNKNOWN,
         Input.HEARTBEAT: _UNKNOWN,
         Input.COMMIT: _UNKNOWN,
-        Input.COMMIT_SIMPLE: Row(Effect.COMMIT_SIMPLE),
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: _IGNORE,
     },
@@ -297,7 +287,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC_LEADER: _REBALANCING,
         Input.HEARTBEAT: Row(Effect.RESET_SESSION, error=ErrorCode.REBALANCE_IN_PROGRESS),
         Input.COMMIT: _COMMIT,
-        Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: Row(Effect.CHECK_JOINED),
         Input.ALL_JOINED: Row(Effect.COMPLETE_JOIN, _COMPLETING),
@@ -320,7 +309,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC_LEADER: Row(Effect.STORE_ASSIGNMENT, _STABLE),
         Input.HEARTBEAT: Row(Effect.RESET_SESSION),
         Input.COMMIT: _COMMIT,
-        Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _START,
         Input.MEMBERS_GONE: _START,
     },
@@ -340,16 +328,13 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
         Input.HEARTBEAT: Row(Effect.RESET_SESSION),
         Input.COMMIT: _COMMIT,
-        Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _START,
         Input.MEMBERS_GONE: _START,
     },
     _DEAD: {
-        **dict.fromkeys(Input, _UNAVAILABLE),
+        **dict.fromkeys(Input, _UNLOADED),  # Kafka: a group that was unloaded is no longer here
         **_NOT_JOINING,
-        Input.FETCH: Row(Effect.FETCH, differs="offsets of a dead group"),
         Input.DESCRIBE: Row(Effect.DESCRIBE),
-        Input.LIST: Row(Effect.LIST),
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: _IGNORE,
         Input.UNLOAD: _IGNORE,

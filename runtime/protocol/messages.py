@@ -3,7 +3,7 @@
 Everything that enters or leaves the pure core is one of these values.  Times are integers in
 milliseconds, offsets and partitions plain integers, member metadata and assignments opaque bytes
 (Kafka: ``JoinGroupRequest`` v9, ``SyncGroupRequest`` v5, ``HeartbeatRequest`` v4, ``LeaveGroupRequest`` v5,
-``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8, ``DescribeGroupsRequest`` v6, ``ListGroupsRequest`` v5).
+``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8, ``DescribeGroupsRequest`` v6).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Heartbeat(Message, frozen=True):
 
 
 class LeavingMember(Message, frozen=True):
-    """One member of a batch leave; an empty id with an instance id is a removal by an operator (KIP-345)."""
+    """One member of a batch leave (KIP-345)."""
 
     member_id: String
     group_instance_id: String | None = None
@@ -103,7 +103,6 @@ class CommittedPosition(NamedTuple):
     partition: Int64
     offset: Int64
     assignment_generation: Int64
-    metadata: String = ""
 
 
 class OffsetCommit(Message, frozen=True):
@@ -125,16 +124,7 @@ class DescribeGroup(Message, frozen=True):
     """Ask for the state of the group and its members."""
 
 
-class ListGroups(Message, frozen=True):
-    """Ask which groups there are, in these states and of these types, whatever the case; empty: any (KIP-518)."""
-
-    states: tuple[String, ...] = ()
-    types: tuple[String, ...] = ()
-
-
-Request: TypeAlias = (
-    JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch | DescribeGroup | ListGroups
-)
+Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch | DescribeGroup
 
 # --- replies ------------------------------------------------------------------------------------
 
@@ -228,23 +218,6 @@ class DescribeGroupReply(Message, frozen=True):
     pending_members: tuple[String, ...] = ()
 
 
-class ListedGroup(Message, frozen=True):
-    """A group in a list; ``group_type`` is always "classic" (Kafka: Group.GroupType)."""
-
-    group_id: String
-    protocol_type: String
-    state: String
-    group_type: String = "classic"
-
-
-class ListGroupsReply(Message, frozen=True):
-    """The groups that the filter lets through: a coordinator has one, or none any more."""
-
-    error: ErrorCode
-    groups: tuple[ListedGroup, ...] = ()
-    message: String = ""
-
-
 Reply: TypeAlias = (
     JoinGroupReply
     | SyncGroupReply
@@ -253,7 +226,6 @@ Reply: TypeAlias = (
     | OffsetCommitReply
     | OffsetFetchReply
     | DescribeGroupReply
-    | ListGroupsReply
 )
 
 # --- events into, and actions out of, group.step --------------------------------------------------

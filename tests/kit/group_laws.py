@@ -105,8 +105,6 @@ def errors_of(reply: p.Reply) -> set[ErrorCode]:
 
 def _check_commit(before: Group, request: p.OffsetCommit, decision: g.Decision) -> None:
     """I5: accepted if and only if the member owns the partition since the generation that it states."""
-    if not request.member_id:
-        return
     (reply,) = (a.reply for a in decision.actions if isinstance(a, p.Answer))
     assert isinstance(reply, p.OffsetCommitReply)
     who = request.member_id
@@ -115,7 +113,7 @@ def _check_commit(before: Group, request: p.OffsetCommit, decision: g.Decision) 
     for position, (tp, error) in zip(request.offsets, reply.partitions, strict=True):
         since = g.owned(before, who).get(tp)
         owns = since is not None and since == position.assignment_generation and not fenced
-        if (error in {ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE}) != owns:
+        if (error is ErrorCode.NONE) != owns:
             verdict = "accepted" if error is ErrorCode.NONE else f"refused with {error.name}"
             stated = f"stated since {position.assignment_generation}, owned since {since}"
             raise LawBroken("I5", f"{who}'s commit of {tp.topic}-{tp.partition} was {verdict}: {stated}", (who,))

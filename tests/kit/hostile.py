@@ -35,7 +35,6 @@ KINDS = (
     "OffsetCommit",
     "OffsetFetch",
     "DescribeGroup",
-    "ListGroups",
 )
 JUNK: tuple[Any, ...] = (
     None, True, -1, 0, 2**31, 2**63 - 1, 2**63, 10**400, 1.5, "", "x", "\ud800", "\u0000", "ß" * 5_000, [], {}, [[]], ["x"],
@@ -125,7 +124,6 @@ class Hostile:
             self._commit: 18,
             self._describe: 14,
             self._fetch: 2,
-            self._list: 2,
         }
         return self.random.choices(list(chances), list(chances.values()))[0]()
 
@@ -194,21 +192,13 @@ class Hostile:
         random = self.random
         known = random.sample(owned, min(len(owned), 2))
         made_up = [(tp, self._generation()) for tp in self._partitions()[:1]]
-        return tuple(
-            p.CommittedPosition(*tp, random.choice([7, -1, 2**62]), since, random.choice(["", "m" * 5_000]))
-            for tp, since in [*known, *made_up]
-        )
+        return tuple(p.CommittedPosition(*tp, random.choice([7, -1, 2**62]), since) for tp, since in [*known, *made_up])
 
     def _describe(self) -> p.DescribeGroup:
         return p.DescribeGroup()
 
     def _fetch(self) -> p.OffsetFetch:
         return p.OffsetFetch(self._partitions())
-
-    def _list(self) -> p.ListGroups:
-        return p.ListGroups(
-            self.random.choice([(), ("stable",), ("Empty", "x")]), self.random.choice([(), ("CLASSIC",)])
-        )
 
     # --- damage -------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from sparkcohort.assignors import cooperative_sticky
 from sparkcohort.assignors.solver import revocation
 from sparkcohort.runtime.group import offsets, partition_ownership, replay
 from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.simulator.coordinator import Coordinator
 
 
@@ -35,8 +37,8 @@ class Break:
 def _skip_fencing() -> list[Any]:
     """Every partition of every member's commit is accepted."""
 
-    def judge(group: Any, request: Any) -> Any:
-        return tuple(offsets._sized(group, position) for position in request.offsets)
+    def judge(_group: Any, request: Any) -> Any:
+        return tuple(offsets.Judged(TopicPartition(at.topic, at.partition), ErrorCode.NONE) for at in request.offsets)
 
     return [patch.object(offsets, "judge", judge)]
 

@@ -311,9 +311,8 @@ class Faults:
 def _drawn(random: Random) -> World:
     """A world without anybody in it."""
     topics = {"orders": random.randint(1, 6), "items": random.randint(1, 4)}
-    delay_ms = random.choice((0, 0, 900))
     size = random.choice((100, 100, 100, 5))
-    config = GroupConfig("billing", initial_rebalance_delay_ms=delay_ms, max_size=size, member_id_salt="run1")
+    config = GroupConfig("billing", max_size=size, member_id_salt="run1")
     world = World(random, topics, config, driver=random.random() < 0.6)
     world.max_delay_ms = random.choice((0, 0, 1_500, 20_000))
     return world

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import offsets
 from sparkcohort.runtime.protocol import messages as p
-from tests.kit.group_desk import Desk, commit, emptied, join, leave, stable, sync, tp
+from tests.kit.group_desk import Desk, commit, join, leave, stable, sync, tp
 
 
 def owned(desk: Desk, member_id: str) -> dict[str, int]:
@@ -140,21 +140,14 @@ def test_an_accepted_commit_is_a_sign_of_life() -> None:
     assert (desk.group.sessions["b-3"], desk.group.sessions["a-1"]) == (800, 500)
 
 
-def test_metadata_is_limited() -> None:
-    """Metadata beyond offset.metadata.max.bytes is refused for its partition."""
-    desk = stable(offset_metadata_max_bytes=4)
-    position = p.CommittedPosition("t", 2, 5, 2, "abcde")
-    assert desk.error(p.OffsetCommit("b-3", None, 2, (position,))) == "OFFSET_METADATA_TOO_LARGE"
-    assert desk.error(p.OffsetCommit("b-3", None, 2, (position._replace(metadata="abcd"),))) == "NONE"
-
-
 def test_fetch_tells_what_is_committed() -> None:
     """Offsets of the partitions asked for, -1 where there is none; of all if none is named."""
-    desk = emptied()
-    desk.ask(commit("", -1, "t1@-1=11", "t0@-1=7"))
-    asked = desk.tell(p.OffsetFetch((tp("t5"), tp("t1"))))
+    desk = stable()
+    desk.ask(commit("a-1", 2, "t0@2=7"))
+    desk.ask(commit("b-3", 2, "t2@2=11"))
+    asked = desk.tell(p.OffsetFetch((tp("t5"), tp("t2"))))
     assert isinstance(asked, p.OffsetFetchReply)
-    assert asked.offsets == ((tp("t5"), -1), (tp("t1"), 11))
+    assert asked.offsets == ((tp("t5"), -1), (tp("t2"), 11))
     everything = desk.tell(p.OffsetFetch())
     assert isinstance(everything, p.OffsetFetchReply)
-    assert everything.offsets == ((tp("t0"), 7), (tp("t1"), 11))
+    assert everything.offsets == ((tp("t0"), 7), (tp("t2"), 11))

@@ -1,4 +1,4 @@
-"""The rules of joining and of time: initial delay, issued ids, votes, leaders, stragglers, syncs that are owed, size."""
+"""The rules of joining and of time: issued ids, votes, leaders, stragglers, syncs that are owed, size."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ def test_generation_starts_above_the_reserved_block() -> None:
 
 
 def test_only_the_end_of_a_join_phase_raises_the_generation() -> None:
-    """Simple commits stay at 0; a takeover in Stable, a repeated join, heartbeats, commits and syncs change nothing."""
-    desk = Desk()
-    desk.ask(commit("", -1, "t0@-1=7"))
-    assert desk.group.generation == 0
+    """A takeover in Stable, a repeated join, heartbeats, commits and syncs change nothing."""
     desk = stable()
     for request in (
         join(client="s", instance="i"),
@@ -47,52 +44,6 @@ def test_ids_are_numbered_and_salted() -> None:
     desk = Desk(GroupConfig("billing", member_id_salt="run7"))
     assert [desk.new_id("a"), desk.new_id("a")] == ["a-run7-1", "a-run7-2"]
     assert desk.joined(desk.ask(join("", "a", "i"))).member_id == "i-run7-3"
-
-
-def test_initial_delay_of_one_member() -> None:
-    """Kafka's testInitialRebalanceDelay: with one member the first join phase ends after one delay, not before."""
-    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
-    first = desk.enter("a")
-    desk.pass_to(25)
-    assert first not in desk.replies
-    desk.pass_to(51)
-    assert desk.joined(first).generation == 1
-
-
-def test_initial_delay_is_extended_by_newcomers() -> None:
-    """With timeout 3d and a second member at d-1, it is not over 2 + d/2 + 1 later, and is another d/2 later."""
-    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
-    first = desk.enter("a", rebalance_timeout_ms=150)
-    desk.pass_to(49)
-    second = desk.enter("b", rebalance_timeout_ms=150)
-    desk.pass_to(51)
-    desk.pass_to(51 + 26)
-    assert not {first, second} & desk.replies.keys()
-    desk.pass_to(51 + 51)
-    assert {first, second} <= desk.replies.keys()
-
-
-def test_initial_delay_is_capped_by_the_rebalance_timeout() -> None:
-    """With timeout 2d, members 1 and 2 at 0 and 3 at d+1: not done d later, done 1 later."""
-    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
-    joins = [desk.enter("a", rebalance_timeout_ms=100), desk.enter("b", rebalance_timeout_ms=100)]
-    desk.pass_to(51)
-    joins.append(desk.enter("c", rebalance_timeout_ms=100))
-    desk.pass_to(99)
-    assert not set(joins) & desk.replies.keys()
-    desk.pass_to(100)
-    assert set(joins) <= desk.replies.keys()
-
-
-def test_initial_delay_with_nobody_left() -> None:
-    """When the only member leaves during the initial delay, the group is empty after it."""
-    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
-    first = desk.enter("a")
-    desk.ask(leave("a-1"))
-    assert desk.joined(first).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert desk.group.state == "PreparingRebalance"
-    desk.pass_to(50)
-    assert (desk.group.state, desk.group.generation) == ("Empty", 1)
 
 
 def test_an_issued_id_is_waited_for() -> None:
@@ -293,23 +244,17 @@ def test_a_rebalance_before_the_plan_voids_parked_syncs() -> None:
     assert desk.group.assignments == {}
 
 
-def test_a_sync_before_the_first_generation_has_no_protocol_to_differ_from() -> None:
-    """Kafka: a protocol name that the group has not chosen yet is not inconsistent; the member is to wait for its join."""
-    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
-    desk.enter("a")
-    assert desk.error(p.SyncGroup("a-1", None, 0, "consumer", "coop")) == "REBALANCE_IN_PROGRESS"
-
-
 def test_a_static_member_takes_its_slot_in_a_full_join_phase() -> None:
     """Its predecessor waits in its join, so the group doesn't grow."""
-    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50, max_size=2))
-    old = desk.ask(join(client="s", instance="i"))
-    desk.enter("a")
+    desk = stable(max_size=3)
+    desk.step(p.Trigger(requested("x")))
+    old = desk.ask(join("i-2", "s", "i"))
+    desk.ask(join("a-1", "a"))
     again = desk.ask(join(client="s", instance="i"))
     assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
-    desk.pass_to(100)
+    desk.ask(join("b-3", "b"))
     assert desk.joined(again).error is ErrorCode.NONE
-    assert len(desk.members()) == 2
+    assert len(desk.members()) == 3
 
 
 def test_reasons_are_cut() -> None:
@@ -337,7 +282,7 @@ def test_a_batch_leaves_with_one_rebalance() -> None:
     """KIP-345: each member of a batch has its own answer, and there is one rebalance for all."""
     desk = stable()
     reply = desk.tell(
-        p.LeaveGroup((p.LeavingMember("b-3", reason="x" * 300), p.LeavingMember("nobody"), p.LeavingMember("", "i")))
+        p.LeaveGroup((p.LeavingMember("b-3", reason="x" * 300), p.LeavingMember("nobody"), p.LeavingMember("i-2", "i")))
     )
     assert isinstance(reply, p.LeaveGroupReply)
     assert [error.name for _m, error in reply.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
@@ -355,12 +300,13 @@ def test_a_leave_may_end_the_join_phase() -> None:
 
 def test_size_is_limited() -> None:
     """Kafka's test: of eleven with an issued id the eleventh is refused in a group of ten."""
-    desk = Desk(GroupConfig("billing", max_size=10, initial_rebalance_delay_ms=50))
-    ids = [desk.new_id("m") for _ in range(11)]
-    parked = [desk.ask(join(member_id, "m")) for member_id in ids]
+    desk = Desk(GroupConfig("billing", max_size=10))
+    desk.enter("first")
+    ids = [desk.new_id("m") for _ in range(10)]
+    parked = [desk.ask(join(ids[0], "m")), desk.ask(join("first-1", "first"))]
+    parked += [desk.ask(join(member_id, "m")) for member_id in ids[1:]]
     assert desk.joined(parked[-1]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert desk.group.pending == {}
-    desk.pass_to(100)
     assert all(desk.joined(c).error is ErrorCode.NONE for c in parked[:-1])
 
 

@@ -141,14 +141,6 @@ def test_a_late_goodbye_of_the_old_process_is_fenced() -> None:
     assert desk.members() == ("a-1", "i-4", "b-3")
 
 
-def test_an_operator_removes_by_instance_id() -> None:
-    """A leave with an instance id and no member id removes whoever has it."""
-    desk = stable()
-    desk.ask(p.LeaveGroup((p.LeavingMember("", "i"),)))
-    assert desk.removed() == ("i-2",)
-    assert desk.error(beat("i-2", 2, "i")) == "UNKNOWN_MEMBER_ID"
-
-
 def test_a_static_member_expires_like_any_other() -> None:
     """After a session without a sign of life the slot is free; the instance id starts anew."""
     desk = stable()

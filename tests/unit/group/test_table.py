@@ -12,7 +12,7 @@ from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 PARKED = "parked"
-GONE = "COORDINATOR_NOT_AVAILABLE"
+GONE = "NOT_COORDINATOR"
 UNKNOWN = "UNKNOWN_MEMBER_ID"
 REBALANCING = "REBALANCE_IN_PROGRESS"
 NEW_ID = "MEMBER_ID_REQUIRED"
@@ -66,21 +66,20 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "heartbeat, unknown before stale": (beat("x-9", 9), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "leave": (leave("b-3"), (UNKNOWN, "NONE", "NONE", "NONE", GONE)),
     "leave, unknown": (leave("x-9"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
-    "leave, by operator": (p.LeaveGroup((p.LeavingMember("", "i"),)), (UNKNOWN, "NONE", "NONE", "NONE", GONE)),
+    "leave, instance id alone": (p.LeaveGroup((p.LeavingMember("", "i"),)), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "leave, fenced": (p.LeaveGroup((p.LeavingMember("b-3", "i"),)), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "leave, nobody named": (p.LeaveGroup((p.LeavingMember(""),)), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "commit, owned": (commit("b-3", 2, "t2@2=7"), (UNKNOWN, "NONE", STALE, "NONE", GONE)),
     "commit, not owned": (commit("b-3", 2, "t0@2=7"), (UNKNOWN, STALE, STALE, STALE, GONE)),
     "commit, fenced": (commit("b-3", 2, "t2@2=7", instance="i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "commit, unknown": (commit("x-9", 2, "t2@2=7"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
-    "commit, no member": (commit("", -1, "t2@-1=7"), ("NONE", UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
+    "commit, no member": (commit("", -1, "t2@-1=7"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "commit, no member but a generation": (commit("", 2, "t2@2=7"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "commit, no member but an instance": (
         commit("", -1, "t2@2=7", instance="i"),
         (UNKNOWN, FENCED, FENCED, FENCED, GONE),
     ),
-    "list": (p.ListGroups(), ("NONE",) * 5),
-    "fetch": (p.OffsetFetch(), ("NONE",) * 5),
+    "fetch": (p.OffsetFetch(), ("NONE",) * 4 + (GONE,)),
     "describe": (p.DescribeGroup(), ("NONE",) * 5),
 }
 CASES = [
@@ -130,24 +129,6 @@ def test_an_issued_id_by_state(state: str) -> None:
     assert desk.error(join(issued, "c", "j")) == UNKNOWN  # an issued id is never a static member's
     assert desk.error(beat(issued, desk.group.generation)) == UNKNOWN  # nor a member's yet
     assert issued in desk.group.pending
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_list_groups_by_state(state: str) -> None:
-    """KIP-518: a coordinator lists its group if state and type are asked for, in any case; not after it gave it up."""
-    desk = DESKS[state]()
-    for states, types, listed in (
-        ((), (), True),
-        ((state.upper(),), (), True),
-        (("Assigning", state.lower()), ("CLASSIC",), True),
-        ((*[s for s in STATES if s != state],), (), False),
-        ((), ("consumer",), False),
-        (("no such state",), (), False),
-    ):
-        reply = desk.tell(p.ListGroups(states, types))
-        assert isinstance(reply, p.ListGroupsReply)
-        expected = (p.ListedGroup("billing", "consumer", state, "classic"),) if listed and state != "Dead" else ()
-        assert reply.groups == expected
 
 
 @pytest.mark.parametrize("state", STATES)

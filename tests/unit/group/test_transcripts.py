@@ -70,6 +70,8 @@ def run(world: World, command: str) -> None:
             world.change_topics({name: int(count) for name, _, count in (word.partition("=") for word in counts)})
         case "trigger", reason:
             world.group_step(p.Trigger(requested(" ".join(reason))))
+        case "unload", reason:
+            world.group_step(p.Unload(" ".join(reason)))
         case "crash-on", [record]:
             world.crash_on = record
         case "after", [seconds]:
