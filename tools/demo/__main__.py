@@ -1,4 +1,4 @@
-"""Runs the demo: ``make demo``."""
+"""Runs the demo: ``make demo``; ``ARGS=docs/images/kill.json`` keeps what the first picture of the README is drawn from."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tools.demo.run import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

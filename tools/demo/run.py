@@ -20,7 +20,7 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 from rich.table import Table
 
-from tools.demo import flights
+from tools.demo import flights, picture
 from tools.demo.broker import EmbeddedBroker
 from tools.demo.producer import FlightProducer
 from tools.demo.sink import Sink, delivered
@@ -55,6 +55,7 @@ class Killed:
     owned: frozenset[int]
     rebalances: int
     moved: int
+    owners: dict[str, list[int]]
 
 
 class Demo:
@@ -72,6 +73,9 @@ class Demo:
         self._committed: dict[int, int] = {}
         self._killed: Killed | None = None
         self._settled_ms = 0
+        self._owners: dict[str, list[int]] = {}
+        self.record: dict[str, object] = {}
+        """What ``picture`` draws: who owned what before and after the kill, and when records were delivered."""
         self._moved: frozenset[int] = frozenset()
 
     def _facts(self) -> dict[str, Any]:
@@ -116,7 +120,7 @@ class Demo:
         self._until(self._departed, "the group to notice", every_s=0.05)
         self.screen.phase(f"{self._waiting()}; Spark starts a replacement")
         self._until(lambda: self._all_owned(executors), "the replacement to join")
-        self._settled_ms = _now_ms()
+        self._settled_ms, self._owners = _now_ms(), _owners(self._watch.status)
         self._producer.release()
         self.screen.phase("the replacement has what was lost; the producer goes on to the last flight")
         self._until(lambda: self._producer.finished, "the producer to write all flights")
@@ -170,6 +174,7 @@ class Demo:
             owned=frozenset(owned),
             rebalances=len(status["rebalances"]),
             moved=status["partitions_moved"],
+            owners=_owners(status),
         )
         pid = kill(str(victim["executor"]))
         self.screen.phase(f"SIGKILL to executor {victim['executor']} (pid {pid}), which owned {numbers(owned)}")
@@ -204,6 +209,15 @@ class Demo:
         after = status["rebalances"][killed.rebalances :]
         given = {tp[1] for done in after for tp in (*done["moved"], *done["revoked"])}
         stayed = frozenset(range(PARTITIONS)) - killed.owned - given
+        self.record = {
+            "killed": killed.executor,
+            "before": killed.owners,
+            "after": self._owners,
+            "settled_s": round((self._settled_ms - killed.at_ms) / 1000, 1),
+            "lost": lost,
+            "duplicated": duplicated,
+            "delivered_s": picture.moments(deliveries, killed.at_ms, self._settled_ms),
+        }
         return Verdict(
             produced=self._producer.count,
             delivered=count,
@@ -242,6 +256,11 @@ def _cause(query: StreamingQuery) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "without an error")
 
 
+def _owners(status: dict[str, Any]) -> dict[str, list[int]]:
+    """By executor, the partitions that its member owns."""
+    return {member["executor"]: partitions(member["owned"]) for member in status["members"]}
+
+
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
@@ -277,8 +296,11 @@ def _terminated(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def main() -> int:
-    """Run the demo; 0 when nothing was lost or doubled and the committed offsets are the ends delivered."""
+def main(arguments: list[str]) -> int:
+    """Run the demo; 0 when nothing was lost or doubled and the committed offsets are the ends delivered.
+
+    With a file in ``arguments``, what ``picture`` draws is written there.
+    """
     signal.signal(signal.SIGTERM, _terminated)
     directory = Path(tempfile.mkdtemp(prefix="cohort-demo-"))
     log = directory / "spark.log"
@@ -292,6 +314,8 @@ def main() -> int:
                 verdict = demo.run()
             _printed(demo.screen, verdict)
             value, passed = verdict.as_value(), verdict.passed
+            for file in arguments[:1]:
+                Path(file).write_text(json.dumps(demo.record) + "\n")
         except KeyboardInterrupt:
             failure = INTERRUPTED
         except Exception as error:  # noqa: BLE001  whatever it was, the last line is the verdict
