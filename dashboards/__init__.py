@@ -12,7 +12,7 @@ from typing import Final
 EVERY_GROUP: Final = 'group=~".+"'
 """The selector that each query of the rules has, so that rules for one group can be made of them."""
 
-RUNBOOK: Final = "runbook: 'docs/operate/runbooks.md"
+RUNBOOK: Final = "runbook: 'docs/operate/on-call.md"
 """How the alerts send who is called to a place in this repository; ``--runbooks`` makes ``runbook_url`` and an address of it."""
 
 TESTED_GROUP: Final = "billing"

@@ -1,4 +1,4 @@
-"""Functions that make tokens, for the option ``kafka.sasl.oauthbearer.provider``; of your own: see docs/guides/tokens.md."""
+"""Functions that make tokens, for the option ``kafka.sasl.oauthbearer.provider``; of your own: see docs/operate/logins.md."""
 
 from __future__ import annotations
 

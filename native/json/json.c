@@ -1,5 +1,5 @@
 /* The values of one record into their columns.  The rules are those of Spark's JacksonParser, PERMISSIVE, with partial
- * results; where ours are others, docs/reference/json.md says so. */
+ * results; where ours are others, docs/reference/formats.md says so. */
 #include "json.h"
 
 #include <math.h>

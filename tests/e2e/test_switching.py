@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(240)
 ROWS: Final = {
     "`startingOffsets` defaults to `latest`": "test_what_is_read",
     "`startingOffsets` JSON must name every partition": "test_what_is_read",
-    "a group id that nobody sees, new at each start": "test_a_group_is_required",
+    "a hidden group id, new at each start": "test_a_group_is_required",
     "Java's `kafka.*` settings": "tests/unit/options/test_settings_table.py",
     "Java's bounds of numbers": "tests/unit/options/test_javas_settings.py",
     "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
@@ -42,11 +42,11 @@ ROWS: Final = {
     "unknown options, and `endingTimestamp` on a stream, are ignored": "test_what_is_refused",
     "`maxOffsetsPerTrigger=0` is a query that never reads": "test_what_is_refused",
     "spaces around numbers, `true`, `false` and strategies are an error": "test_what_is_read",
-    "a topic deleted and created anew is read on from the old place where its log is long enough": "tests/e2e/test_sources.py",
-    "with `failOnDataLoss=false`, a topic of a pattern that may not be read for a while is left out, and read from its beginning once it may": (
+    "a recreated topic is read on from the old place if its log is long enough": "tests/e2e/test_sources.py",
+    "with `failOnDataLoss=false`, a topic of a pattern that may not be read for a while is left out, then read from its beginning": (
         "tests/e2e/test_parity.py"
     ),
-    "`Trigger.AvailableNow` ends with an error where a topic was made anew smaller meanwhile, whatever `failOnDataLoss` says": (
+    "`Trigger.AvailableNow` ends with an error if a topic was recreated smaller, whatever `failOnDataLoss` says": (
         "tests/e2e/test_parity.py"
     ),
     "a broker that does not answer ends the query after Kafka's time-outs": "tests/e2e/test_parity.py",

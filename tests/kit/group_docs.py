@@ -1,4 +1,4 @@
-"""The generated parts of docs/reference/group-protocol.md; ``python -m tests.kit.group_docs`` writes them into it."""
+"""The generated parts of docs/audit/group-protocol.md; ``python -m tests.kit.group_docs`` writes them into it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from sparkcohort.runtime.group.table import DIFFERENCES, TABLE, Effect, GroupState, Input, Row, diagram
 from tests.kit.pages import with_section
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "group-protocol.md"
+PAGE = Path(__file__).parents[2] / "docs" / "audit" / "group-protocol.md"
 
 
 def state_diagram() -> str:
@@ -37,9 +37,9 @@ def _number(name: str) -> int:
 
 
 def differences() -> str:
-    """Where the group answers otherwise than Kafka's, and why."""
-    rows = [f"| {_number(name)} | {' | '.join(difference)} |" for name, difference in DIFFERENCES.items()]
-    return "\n".join(["| | Kafka | here | why |", "|---|---|---|---|", *rows])
+    """Where the group answers otherwise than Kafka's."""
+    rows = [f"| {_number(name)} | {' | '.join(difference[:2])} |" for name, difference in DIFFERENCES.items()]
+    return "\n".join(["| | Kafka | here |", "|---|---|---|", *rows])
 
 
 SECTIONS = {"diagram": state_diagram, "table": request_table, "differences": differences}

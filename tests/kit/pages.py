@@ -20,27 +20,24 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.declaration import Option
 from sparkcohort.runtime.shell.options.table import BY_KEY, OPTIONS
-from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
-from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
-from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
 from tests.kit import scenarios
-from tools.dashboards.dashboard import dashboard, panel_unit
-from tools.dashboards.panels import ROWS
+from tools.dashboards.dashboard import dashboard
 from tools.dashboards.rules import ALERTS, RECORDINGS, rules_file
+from tools.demo.picture import picture
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
 DOCS: Final = ROOT / "docs"
 PAGES: Final = (README, *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")))
-SIMULATED = (("--members", "-executor-3", "--members", "+1@a"), ("--members", "+1", "--compare"))
+SIMULATED = (("--members", "-executor-3", "--members", "+1@a"),)
 EXAMPLES: Final = {
     "pipeline": (README, "pipeline.py"),
-    "listener": (DOCS / "guides/rebalance-listeners.md", "audit.py"),
-    "assignor": (DOCS / "guides/own-assignors.md", "whole_topics.py"),
+    "listener": (DOCS / "guides/who-reads-what.md", "audit.py"),
+    "assignor": (DOCS / "guides/who-reads-what.md", "whole_topics.py"),
+    "upsert": (DOCS / "guides/sinks.md", "upsert.py"),
     "streaming-table": (DOCS / "guides/spark-connect.md", "streaming_table.py"),
 }
 """Files of ``examples/``, and the page that shows each."""
-_PLACEHOLDER: Final = re.compile(r"{{ \$labels\.(\w+) }}")
 
 
 def pages() -> list[Path]:
@@ -49,25 +46,35 @@ def pages() -> list[Path]:
 
 
 def options_table() -> str:
-    """Every option of the source, a row each."""
-    rows = [f"| {_names(option)} | {_default(option)} | {_meaning(option)} |" for option in OPTIONS]
-    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
+    """Every option of the source; one of keys shares the row of its twin of values."""
+    rows = [f"| {_names(option)} | {_meaning(option)} |" for option in OPTIONS]
+    return "\n".join(["| option = default | meaning |", "|---|---|", *rows])
+
+
+def _names(option: Option) -> str:
+    """The name, that of its twin of keys, and the default of both."""
+    key = option.name.replace("value.", "key.", 1)
+    twin = f",`{key}`" if key in BY_KEY and key != option.name else ""
+    default = f"=`{option.default}`" if option.default else ""
+    return f"`{option.name}`{twin}{default}"
 
 
 def metrics_table() -> str:
-    """Every metric of the endpoint, a row each."""
-    rows = [f"| `{spec.name}` | {', '.join(spec.labels)} | {spec.help} |" for spec in METRICS]
-    return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows])
+    """Every metric of the endpoint with its labels, a row each."""
+    rows = [f"| `{spec.name}{_labels(spec.labels)}` | {spec.help} |" for spec in METRICS]
+    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
+
+
+def _labels(names: tuple[str, ...]) -> str:
+    return f"{{{','.join(names)}}}" if names else ""
 
 
 def alerts_table() -> str:
-    """Every alert, a row each, with the way to its runbook."""
+    """Every alert, a row each, with the way to its paragraph."""
     rows = [
-        f"| [{alert.name}](runbooks.md#{alert.name.lower()}) | {alert.severity} | {alert.wait} "
-        f"| {_PLACEHOLDER.sub(lambda found: f'*{found.group(1)}*', alert.description)} |"
-        for alert in ALERTS
+        f"| [{alert.name}](on-call.md#{alert.name.lower()}) | {alert.severity} | {alert.wait} |" for alert in ALERTS
     ]
-    return "\n".join(["| alert | severity | after | means |", "|---|---|---|---|", *rows])
+    return "\n".join(["| alert | severity | after |", "|---|---|---|", *rows])
 
 
 def recordings_table() -> str:
@@ -76,26 +83,9 @@ def recordings_table() -> str:
     return "\n".join(["| recorded as | meaning |", "|---|---|", *rows])
 
 
-def panels_table() -> str:
-    """Every panel of the dashboard that has a row of its own, with its sentence and its limits."""
-    rows = [
-        f"| {title} | {panel.title} | {panel_unit(panel)} | {panel.description} |"
-        for title, panels in ROWS
-        for panel in panels
-    ]
-    return "\n".join(["| row | panel | unit | shows |", "|---|---|---|---|", *rows])
-
-
-def codes_table() -> str:
+def codes_list() -> str:
     """The error codes of the group, with Kafka's numbers."""
-    rows = [f"| {code.value} | `{code.name}` |" for code in ErrorCode if code]
-    return "\n".join(["| code | name |", "|---|---|", *rows])
-
-
-def _names(option: Option) -> str:
-    """What of values exists for keys too."""
-    key = option.name.replace("value.", "key.", 1)
-    return f"`{option.name}`, `{key}`" if key in BY_KEY and key != option.name else f"`{option.name}`"
+    return ", ".join(f"{code.value} `{code.name}`" for code in ErrorCode if code) + "."
 
 
 def properties_sample() -> str:
@@ -115,10 +105,6 @@ def properties_sample() -> str:
         line = f"{name}{value}" if option.name.endswith("*") else f"{name}={value}"
         parts.append("\n".join([*words, line if option.name in REQUIRED else f"#{line}"]))
     return "\n\n".join([*parts, tail])
-
-
-def _default(option: Option) -> str:
-    return f"`{option.default}`" if option.default else ""
 
 
 def _meaning(option: Option) -> str:
@@ -166,32 +152,20 @@ def simulated() -> str:
     return "```\n" + "\n".join(blocks) + "```"
 
 
-def avro_reasons_list() -> str:
-    """Why a record of Avro's can be bad."""
-    return "\n".join(f"* {REASONS[reason]}" for reason in AvroReason)
-
-
-def protobuf_reasons_list() -> str:
-    """Why a record of Protobuf's can be bad."""
-    return "\n".join(f"* {PROTOBUF_REASONS[reason]}" for reason in ProtobufReason)
-
-
-SIMULATE: Final = DOCS / "guides/simulate.md"
+SIMULATE: Final = DOCS / "guides/who-reads-what.md"
 GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "options": (DOCS / "options.md", options_table),
     "metrics": (DOCS / "reference/metrics.md", metrics_table),
     "alerts": (DOCS / "operate/monitoring.md", alerts_table),
     "recordings": (DOCS / "operate/monitoring.md", recordings_table),
-    "panels": (DOCS / "operate/monitoring.md", panels_table),
-    "codes": (DOCS / "reference/errors.md", codes_table),
-    "avro-reasons": (DOCS / "reference/avro.md", avro_reasons_list),
-    "protobuf-reasons": (DOCS / "reference/protobuf.md", protobuf_reasons_list),
+    "codes": (DOCS / "reference/names.md", codes_list),
     "simulate": (SIMULATE, simulated),
-    "scenarios": (DOCS / "reference/scenarios.md", scenarios.table),
+    "scenarios": (DOCS / "audit/scenarios.md", scenarios.summary),
     "pipeline": (README, lambda: example("pipeline")),
     "listener": (EXAMPLES["listener"][0], lambda: example("listener")),
     "assignor": (EXAMPLES["assignor"][0], lambda: example("assignor")),
     "streaming-table": (EXAMPLES["streaming-table"][0], lambda: example("streaming-table")),
+    "upsert": (EXAMPLES["upsert"][0], lambda: example("upsert")),
 }
 """Each part that is made: its page, and what makes it."""
 
@@ -203,6 +177,7 @@ FILES: Final[dict[Path, Callable[[], str]]] = {
     ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
     ROOT / "dashboards/rules/cohort.yml": rules_file,
     SAMPLE: properties_sample,
+    DOCS / "images/kill.svg": lambda: picture(json.loads((DOCS / "images/kill.json").read_text())),
 }
 """Each file that is made as a whole, and what makes it."""
 

@@ -1,15 +1,19 @@
 """The scenarios of Spark's own Kafka suites and of Flink's, by their names there: what becomes of each, and which test shows it.
 
-``python -m tests.kit.pages`` makes docs/reference/scenarios.md of it; ``make parity`` runs the tests that run both formats and
-compare them: all but those whose row says why it is on ours ``alone``.
+``python -m tests.kit.pages`` makes docs/audit/scenarios.md of it, ``python -m tests.kit.scenarios table`` prints all of it.
+``make parity`` runs the tests that run both formats and compare them: all but those whose row says why it is on ours ``alone``.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from tests.kit import flink_scenarios, spark_scenarios
-from tests.kit.scenario import Scenario
+from tests.kit.scenario import DIFFERENT, REFUSED, Scenario
 
 SCENARIOS: Final = (*spark_scenarios.SCENARIOS, *flink_scenarios.SCENARIOS)
 
@@ -20,24 +24,40 @@ def parity() -> list[str]:
 
 
 def table() -> str:
-    """A row for each, by suite."""
-    lines = ["| scenario | result | why, or what to do | run by |", "|---|---|---|---|"]
-    suite = ""
-    for row in SCENARIOS:
-        if row.suite != suite:
-            suite = row.suite
-            lines.append(f"| **{suite}** | | | |")
-        lines.append(f"| {row.name} | {row.result} | {row.words} | {_run_by(row)} |")
+    """Every scenario by suite; those with one result, one reason and one test share a row."""
+    lines = ["| scenarios | result | why, or what to do | run by |", "|---|---|---|---|"]
+    for suite, rows in groupby(SCENARIOS, lambda row: row.suite):
+        alike: dict[tuple[str, str, str], list[str]] = {}
+        for row in rows:
+            alike.setdefault((row.result, row.words, _test_cell(row)), []).append(row.name)
+        lines.append(f"| **{suite}** | | | |")
+        lines += [f"| {'<br>'.join(names)} | {' | '.join(cells)} |" for cells, names in alike.items()]
     return "\n".join(lines)
 
 
-def _run_by(row: Scenario) -> str:
-    if not row.test:
-        return ""
-    path, _, name = row.test.partition("::")
-    shown = f"`{path.removeprefix('tests/')}`" + (f" `{name}`" if name else "")
-    return shown + (f", ours alone: {row.alone}" if row.alone else ", both formats")
+def summary() -> str:
+    """What docs/audit/scenarios.md shows: each suite's counts, and by name what is refused or different."""
+    lines = ["| scenarios | result | why, or what to do |", "|---|---|---|"]
+    for suite, rows in groupby(SCENARIOS, lambda row: row.suite):
+        counts: Counter[str] = Counter()
+        alike: dict[tuple[str, str], list[str]] = {}
+        for row in rows:
+            if row.result in {REFUSED, DIFFERENT}:
+                alike.setdefault((row.result, row.words), []).append(row.name)
+            else:
+                counts[row.result] += 1
+        counted = ", ".join(f"{count} {result}" for result, count in counts.items())
+        lines.append(f"| **{suite}** | {counted} | |")
+        lines += [f"| {'<br>'.join(names)} | {' | '.join(cells)} |" for cells, names in alike.items()]
+    return "\n".join(lines)
+
+
+def _test_cell(row: Scenario) -> str:
+    """The test, without the id of its parameters: that stands in ``tests/kit``."""
+    path, _, name = row.test.partition("[")[0].partition("::")
+    shown = f"`{Path(path).stem}::{name}`" if name else f"`{Path(path).stem}`" if path else ""
+    return shown + (f", ours alone: {row.alone}" if row.alone else "")
 
 
 if __name__ == "__main__":
-    print("\n".join(parity()))  # noqa: T201  for make parity
+    print(table() if sys.argv[1:] == ["table"] else "\n".join(parity()))  # noqa: T201  for readers, and for make parity

@@ -64,7 +64,7 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
     (MICRO, SAME, "an error by the condition that Spark has for it, or the others go on with failOnDataLoss=false", DELETED, "", (
         "subscribing topic by pattern with topic deletions", "delete a topic when a Spark job is running")),
     (MICRO, DIFFERENT, "a topic that is gone leaves the offsets, also the only one, so that one of its name is read from its beginning", EMPTY, "", ("SPARK-41375: empty partitions should not record to latest offset",)),
-    (MICRO, BETTER, "the same error; also where the new log is longer, since a topic made anew is known by its id: Spark's own leaves out records there", f"{SOURCES}::test_a_topic_made_anew", "", (
+    (MICRO, BETTER, "the same error; also where the new log is longer, since a recreated topic is known by its id: Spark's own leaves out records there", f"{SOURCES}::test_a_topic_made_anew", "", (
         "subscribe topic by pattern with topic recreation between batches",)),
     (MICRO, SAME, "batch for batch", f"{SCENE}::test_a_source_that_has_nothing_new", "", ("SPARK-22956: currentPartitionOffsets should be set when no new data comes in",)),
     (MICRO, DIFFERENT, "the same rows and a warning: group.id names the whole", ASKED, "", ("allow group.id prefix",)),

@@ -1,4 +1,4 @@
-"""What ``make test-all`` adds, as CONTRIBUTING.md has it; ``python -m tests.kit.tiers`` writes it there.
+"""What ``make test-all`` adds: ``python -m tests.kit.tiers`` prints it.
 
 Each use of the marker ``thorough`` is read from the tests' source.
 """
@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Final
 
-from tests.kit.pages import ROOT, with_section
-
-PAGE: Final = ROOT / "CONTRIBUTING.md"
-SECTION: Final = "tiers"
+from tests.kit.pages import ROOT
 
 
 @dataclass(frozen=True)
@@ -57,4 +53,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_section(PAGE.read_text(), SECTION, table()))
+    print(table())  # noqa: T201  what the command is for

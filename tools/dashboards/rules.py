@@ -1,6 +1,6 @@
 """The rules for Prometheus, made from the tables below: ``dashboards/rules/cohort.yml`` is ``rules_file()``.
 
-Each alert is about one group of one job.  A counter is compared by its growth (``grown``), so an alert fires the first time.  docs/operate/runbooks.md has a paragraph for each.
+Each alert is about one group of one job.  A counter is compared by its growth (``grown``), so an alert fires the first time.  docs/operate/on-call.md has a paragraph for each.
 """
 
 from __future__ import annotations

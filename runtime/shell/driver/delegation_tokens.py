@@ -22,7 +22,7 @@ def warnings() -> list[str]:
     sentence = (
         f"{printable(', '.join(found))}: no effect on format(cohort), since librdkafka logs in by no delegation token; give "
         "this query a login of its own, by kafka.security.protocol with kafka.sasl.mechanism and kafka.sasl.jaas.config "
-        "(SCRAM, PLAIN, OAUTHBEARER) or a client certificate: docs/operate/security.md"
+        "(SCRAM, PLAIN, OAUTHBEARER) or a client certificate: docs/operate/logins.md"
     )
     return [sentence]
 

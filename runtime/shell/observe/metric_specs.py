@@ -43,7 +43,7 @@ _RUN: Final = (
     _gauge("fenced", "1 once a newer driver has taken the group over, for as long as this one's process lives"),
     _counter(
         "take_overs",
-        "Drivers that gave way to this one, by how: handover (asked to stop), fencing (it still ran, and told so)",
+        "Drivers that gave way to this one, by how: handover (it finished its batch), fencing (it still ran)",
         "how",
     ),
     _gauge("process_resident_memory_bytes", "Memory of a process of the query", *_PROCESS),
@@ -82,7 +82,7 @@ _GROUP: Final = (
     _counter("foreign_members", "Consumers of others found in the Kafka group with partitions of this query"),
     _counter(
         "kafka_clients_replaced",
-        "Kafka clients of the driver that no broker answered for long, and that were made anew",
+        "Kafka clients of the driver that no broker answered for long, and that were replaced",
     ),
 )
 _COMMITS: Final = (

@@ -116,7 +116,7 @@ class SourceOptions:
         "maxOffsetsPerTrigger",
         "integer",
         None,
-        "most offsets per batch, shared in proportion to what waits; a partition that lags leaves the others half",
+        "most offsets per batch, shared by backlog; a partition that lags leaves the others half",
         minimum=1,
         reads="streams",
         example="1000000",
@@ -135,7 +135,7 @@ class SourceOptions:
         "maxBytesPerTrigger",
         "size",
         None,
-        "most bytes per batch, about: 67108864, 64m, 1g; at least one record; by the sizes of those read before, so the first batches are small (a record that nothing is known of counts as 1 MiB); of several limits the smallest wins",
+        "about the most bytes per batch, at least one record: 67108864, 64m, 1g; estimated from records read before, of which an unknown one counts as 1 MiB; of several limits the smallest wins",
         minimum=1,
         reads="streams",
         example="256m",
@@ -187,7 +187,7 @@ class SourceOptions:
         "session.timeout.ms",
         "milliseconds",
         "45000",
-        "a member unheard for so long is out of the group; so long do agents wait for a query to be started again, and tasks for a coordinator that is silent",
+        "a member silent for so long is out of the group; agents wait as long for a query's next start, tasks for the coordinator",
         minimum=1000,
         maximum=1800000,
         reads="streams",
@@ -215,7 +215,7 @@ class SourceOptions:
         "scheduled.rebalance.max.delay.ms",
         "milliseconds",
         "60000",
-        "partitions of a departed executor wait so long for a replacement, read directly meanwhile; 0: move at once",
+        "partitions of a departed executor wait so long for a replacement, read by tasks meanwhile; 0: move at once",
         maximum=2147483647,
         reads="streams",
     )
@@ -231,7 +231,7 @@ class SourceOptions:
         "load.balance.threshold",
         "number",
         "1.2",
-        "load-balanced: a member that carries more than so many times the mean load is relieved; more than 1",
+        "load-balanced: a member above so many times the mean load gives partitions up; more than 1",
         minimum=1,
         maximum=1000,
         reads="streams",
@@ -240,7 +240,7 @@ class SourceOptions:
         "load.balance.after.ms",
         "milliseconds",
         "60000",
-        "load-balanced: an imbalance must have lasted for so long, and from one round to the next at least as much passes; loads are smoothed over the same time",
+        "load-balanced: how long an imbalance must last, the least time between rounds, and what loads are smoothed over",
         minimum=1000,
         maximum=86400000,
         reads="streams",
@@ -249,7 +249,7 @@ class SourceOptions:
         "load.balance.max.moves",
         "integer",
         "5",
-        "load-balanced: most partitions that one round moves for the sake of load",
+        "load-balanced: most partitions that one round moves for load",
         minimum=1,
         maximum=2147483647,
         reads="streams",
@@ -258,7 +258,7 @@ class SourceOptions:
         "handover",
         "choice",
         "none",
-        "how a query takes over from one that runs: none fences that one; graceful has it finish its batch and stop first",
+        "how a query takes over from one that runs: none fences it; graceful lets it finish its batch first",
         choices=("none", "graceful"),
         reads="streams",
     )
@@ -274,7 +274,7 @@ class SourceOptions:
         "rebalance.listener",
         "dotted name",
         None,
-        "package.module.Class or package.module:object, told on every executor which partitions it gets, gives up, loses",
+        "package.module.Class or package.module:object, called on every executor when it gets or loses partitions",
         reads="streams",
         example="audit.Listener",
     )
@@ -282,7 +282,7 @@ class SourceOptions:
         "agent.timeout.ms",
         "milliseconds",
         "10000",
-        "a task that its agent leaves without an answer for so long reads Kafka itself",
+        "a task without an answer from its agent for so long reads Kafka itself",
         minimum=1,
         reads="streams",
     )
@@ -290,7 +290,7 @@ class SourceOptions:
         "buffer.bytes",
         "integer",
         "67108864",
-        "most bytes that a member prefetches, as they are unpacked; a record of more than a quarter of it is read by its task",
+        "most unpacked bytes that a member prefetches; a task itself reads a record of more than a quarter of it",
         minimum=1048576,
         reads="streams",
     )
@@ -298,14 +298,14 @@ class SourceOptions:
         "client.rack",
         "string",
         "",
-        "rack of the readers: they fetch from the nearest replica, and own what has one near where balance allows it",
+        "rack of the readers: they fetch from the nearest replica, and own partitions with one if balance allows it",
         example="eu-central-1a",
     )
     client_rack_env: str = option(
         "client.rack.env",
         "variable",
         None,
-        "environment variable of the executors that names the rack of each; where it isn't set client.rack counts",
+        "environment variable of the executors with each one's rack; client.rack counts where it isn't set",
         example="NODE_ZONE",
     )
     poll_timeout_ms: int = option(
@@ -361,7 +361,7 @@ class SourceOptions:
         "metrics.partitions",
         "integer",
         "2000",
-        "up to so many partitions each has series of its own; with more there are only those of topics and the group",
+        "up to so many partitions have series of their own; with more only topics and the group have",
         reads="streams",
     )
     columns: Columns
@@ -455,7 +455,7 @@ class BatchOptions:
         "maxOutOfOrderness",
         "duration",
         None,
-        "pushDownPredicate: a promise that in each partition no record comes behind one that is younger by more: 0s, 5m; a filter's latest time then ends the read, and records that break the promise may be left out",
+        "pushDownPredicate: a promise that no record comes behind one of its partition that is younger by more: 0s, 5m; a filter's latest time then ends the read, and records that break the promise may be left out",
         reads="batches",
         example="5m",
     )

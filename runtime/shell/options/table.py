@@ -106,8 +106,7 @@ _REGISTRY = (
         "schema.registry.url",
         "list",
         None,
-        "the schema registry: avro and protobuf are then framed as Confluent's serializers do, and avro's reader's schema comes from there "
-        "unless value.schema gives it, which needs sparkcohort[registry]",
+        "the schema registry: records have the frame of Confluent's serializers, and avro's schema comes from there (needs sparkcohort[registry]) unless value.schema gives it",
         example="https://registry.example.org:8081",
         heading="The schema registry",
     ),
@@ -135,7 +134,7 @@ _LOGIN = (
         "kafka.sasl.oauthbearer.provider",
         "dotted name",
         None,
-        "package.module:function that makes tokens to log in with (OAUTHBEARER), on driver and executors; see guides/tokens.md",
+        "package.module:function that makes tokens to log in with (OAUTHBEARER), on driver and executors; see operate/logins.md",
         example="my_tokens:make",
     ),
 )

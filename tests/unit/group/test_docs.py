@@ -1,4 +1,4 @@
-"""docs/reference/group-protocol.md says what the transition table says."""
+"""docs/audit/group-protocol.md says what the transition table says."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tests.kit.scenario import BETTER, DIFFERENT, NOT_APPLICABLE, REFUSED, SAME, Result
-from tests.kit.scenarios import SCENARIOS, parity, table
+from tests.kit.scenarios import SCENARIOS, parity, summary, table
 from tests.kit.sources import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,9 +55,15 @@ def test_each_row_has_a_result() -> None:
 
 
 def test_the_table_shows_each_result() -> None:
-    """In the column behind its name."""
-    shown = {tuple(line.split(" | ")[:2]) for line in table().splitlines()}
-    assert {(f"| {row.name}", row.result.value) for row in SCENARIOS} <= shown
+    """In the column behind the names that share it; the page has what is refused or different, and counts the rest."""
+    rows = [line.removeprefix("| ").split(" | ") for line in table().splitlines()]
+    shown = {(name, row[1]) for row in rows if len(row) > 2 for name in row[0].split("<br>")}
+    assert {(row.name, row.result.value) for row in SCENARIOS} <= shown
+    page = summary()
+    named = {REFUSED, DIFFERENT}
+    assert [row.name for row in SCENARIOS if row.result in named and row.name not in page] == []
+    numbers = re.findall(r"(\d+) (?:same|better|not applicable)", page)
+    assert sum(map(int, numbers)) == sum(row.result not in named for row in SCENARIOS)
 
 
 def _reached(path: str, name: str) -> list[ast.AST]:

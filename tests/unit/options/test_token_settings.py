@@ -96,9 +96,9 @@ def test_options_of_iams_login_module() -> None:
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        ("com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler", "docs/guides/tokens.md has one for Google's"),
-        ("org.example.AzureOAuthBearerLoginCallbackHandler", "docs/guides/tokens.md has one for Microsoft Entra"),
-        ("org.example.OAuthBearerLoginCallbackHandler", "see docs/guides/tokens.md"),
+        ("com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler", "docs/operate/logins.md has one for Google's"),
+        ("org.example.AzureOAuthBearerLoginCallbackHandler", "docs/operate/logins.md has one for Microsoft Entra"),
+        ("org.example.OAuthBearerLoginCallbackHandler", "see docs/operate/logins.md"),
     ],
 )
 def test_handlers_of_others_that_make_tokens(handler: str, words: str) -> None:

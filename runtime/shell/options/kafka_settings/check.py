@@ -109,7 +109,7 @@ def _without_kerberos(refusal: str, given: Mapping[str, str]) -> str:
         f"option kafka.sasl.mechanism{'=GSSAPI' if asked else ' is missing, and its default GSSAPI'} (Kerberos) is not in "
         f"this confluent-kafka, which has {', '.join(built.replace('SASL_', '').split())}: set kafka.sasl.mechanism to one "
         "that your brokers offer, or build confluent-kafka from source against a librdkafka that has libsasl2, where driver and "
-        "executors run (docs/operate/security.md has how, and how to see that it is there)"
+        "executors run (docs/operate/logins.md has how, and how to see that it is there)"
     )
 
 
