@@ -6,7 +6,7 @@
 
 /* Numbers are copied as they are written, the lowest byte first, and Arrow's are in the order of the machine. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "this is written for machines with the lowest byte first; without it the same is done in Python"
+#error "this is written for machines with the lowest byte first"
 #endif
 
 struct ArrowArray {

@@ -1,5 +1,4 @@
-/* Reads Avro's records by a list of steps, into a tree of columns.  What a step does stands in values/avro/steps.py, and
- * values/avro/interpreter.py does the same in Python, slowly. */
+/* Reads Avro's records by a list of steps, into a tree of columns.  What a step does stands in runtime/values/avro/steps.py. */
 #ifndef COHORT_AVRO_H
 #define COHORT_AVRO_H
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -187,6 +186,17 @@ def records(draw: st.DrawFn, kind: ColumnType) -> bytes | None:
     return bytes(record) + draw(st.sampled_from([b"", b"", b" ", b" {}", b"\xff"]))
 
 
-def bits(value: Any) -> Any:
-    """A value that equals another one where no difference can be seen: NaN is itself, and -0.0 is not 0.0."""
-    return repr(value)
+def repeated(kind: ColumnType) -> st.SearchStrategy[str]:
+    """JSON for a type or for another one, whose fields come again and again."""
+    fits = st.integers(0, 99).map(str)
+    if kind.kind == "struct":
+        known = zip(kind.names, kind.children, strict=True)
+        field = st.one_of([st.tuples(st.just(name), repeated(child)) for name, child in known])
+        objects = st.lists(field, max_size=8)
+        fits = objects.map(lambda fields: "{" + ",".join(f'"{name}":{value}' for name, value in fields) + "}")
+    elif kind.kind == "array":
+        fits = st.lists(repeated(kind.children[0]), max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+    elif kind.kind == "map":
+        pairs = st.lists(repeated(kind.children[1]), max_size=3)
+        fits = pairs.map(lambda values: "{" + ",".join(f'"k":{value}' for value in values) + "}")
+    return st.one_of(fits, fits, st.sampled_from(["null", "7", '"x"', "[]", "{}", "[1]", '{"n":1}', '{"n":"x"}']))

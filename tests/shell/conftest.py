@@ -51,12 +51,6 @@ def sparks() -> Iterator[SparkAvro]:
         yield running
 
 
-@pytest.fixture(params=["in C", "in Python"])
-def native(request: pytest.FixtureRequest) -> bool:
-    """The test once with each reader of values."""
-    return bool(request.param == "in C")
-
-
 @pytest.fixture(scope="session")
 def short_of_memory(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process that calls ``fail_large`` to have its next large allocations fail (``short_of_memory.c``)."""

@@ -1,18 +1,13 @@
-"""Run by a Python that has the wheel installed, and maybe nothing of this tree: each native part decodes one thing."""
+"""Run by a Python that has the wheel installed, and maybe nothing of this tree: the native part decodes two things."""
 
 import pyarrow as pa
 
-from sparkcohort import native
-from sparkcohort.runtime.shell.kafka.consumer.new_source import native as native_source
+import sparkcohort.runtime.shell.kafka.consumer.native_source  # noqa: F401  it finds librdkafka
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.types import INT, struct
 
-if native.missing():
-    raise SystemExit(f"the slow path: {native.missing()}")
-if native_source() is None:
-    raise SystemExit("no source by librdkafka")
 for values, record, wanted in (
     (JsonValues(struct({"n": INT})), b'{"n":7}', {"n": 7}),
     (AvroValues(parse_schema('"int"')), b"\x0e", 7),

@@ -28,40 +28,6 @@ MOST = (1 << 31) - 1
 """Bytes of a column, or items of its lists: Arrow's offsets have 32 bits."""
 
 
-TOO_MUCH = "these rows become more than is allowed, or a column has more bytes or items than its offsets can tell"
-MOST_VALUES = 32 << 20
-"""In all columns of a batch together: what the C decoders allow in bytes."""
-
-
-def array_of(rows: list[Any], kind: Any, most: int) -> Any:
-    """One array; an error where one can't hold them."""
-    try:
-        found = pa.array(rows, kind)
-    except pa.ArrowCapacityError:
-        found = None
-    if not isinstance(found, pa.Array) or _largest(found) > most:
-        raise OverflowError(TOO_MUCH)
-    return found
-
-
-def check_values(count: int) -> None:
-    """Raise OverflowError where rows have become more values than is allowed."""
-    if count > MOST_VALUES:
-        raise OverflowError(TOO_MUCH)
-
-
-def _largest(column: Any) -> int:
-    """The most bytes or items that a column of it has."""
-    if pa.types.is_struct(column.type):
-        return max((_largest(column.field(place)) for place in range(column.type.num_fields)), default=0)
-    if pa.types.is_list(column.type):
-        return max(len(column.values), _largest(column.values))
-    if pa.types.is_map(column.type):
-        return max(len(column.keys), _largest(column.keys), _largest(column.items))
-    is_bytes = pa.types.is_binary(column.type) or pa.types.is_string(column.type)
-    return len(column.buffers()[2] or b"") if is_bytes else 0
-
-
 def binary_buffers(column: Any) -> list[Any]:
     """The buffers of a BINARY column; whatever else would be read as one is refused."""
     if not pa.types.is_binary(column.type):

@@ -1,4 +1,4 @@
-"""Avro's records, with or without Confluent's frame, read in C, or in Python where no compiler was."""
+"""Avro's records, with or without Confluent's frame, read in C."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.native import warn_of_missing_parts
+from sparkcohort.native._drain import AvroDecoder
 from sparkcohort.runtime.shell.registry.schema_registry import NotYetKnownError, RegisteredText
-from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
+from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
 from sparkcohort.runtime.values.avro.columns import check_target, column_type
-from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.steps import AvroReason, StepList, without_schema
+from sparkcohort.runtime.values.avro.steps import AvroReason, StepList, without_schema, words
 from sparkcohort.runtime.values.types import ColumnType, packed
 
-try:
-    from sparkcohort.native._drain import AvroDecoder as NativeDecoder
-except ImportError:  # built without a compiler
-    NativeDecoder = None  # type: ignore[assignment,misc]
-
-FRAME = 5  # Confluent's: a zero, and the id of the writer's schema in four bytes, the highest first
 UNFRAMED = -1
 Writers = Callable[[int | str], RegisteredText | str]
 """The schema of an id or GUID, or why there is none; ``WriterSchemas.get`` is one."""
@@ -52,7 +45,6 @@ class AvroValues:
         writers: Writers | None = None,
         registered: Callable[[int], int | str] = int,
         writer: AvroSchema | None = None,
-        native: bool = NativeDecoder is not None,
         most: int = MOST,
     ) -> None:
         self._reader, self._writers, self._registered = reader, writers, registered
@@ -61,9 +53,7 @@ class AvroValues:
         self.target = target or column_type(reader)
         self.type = arrow_type(self.target)
         self._lists: dict[int, StepList] = {}
-        self._native, self._most = NativeDecoder(packed(self.target), most) if native else None, most
-        if NativeDecoder is None:
-            warn_of_missing_parts()
+        self._decoder = AvroDecoder(packed(self.target), most)
         if writers is None:
             self._add(UNFRAMED, resolve(writer or reader, reader, self.target))
 
@@ -117,53 +107,24 @@ class AvroValues:
             return without_schema(self.target, f"schema {schema_id} is broken: {type(error).__name__}")
 
     def _add(self, schema_id: int, steps: StepList) -> None:
-        if self._native:
-            self._native.add(schema_id, *steps.packed(), steps.constants)
+        self._decoder.add(schema_id, *steps.packed(), steps.constants)
         self._lists[schema_id] = steps
 
     def _drop(self, schema_id: int) -> None:
-        if self._native:
-            self._native.drop(schema_id)
+        self._decoder.drop(schema_id)
         self._lists.pop(schema_id, None)
 
     def _attempt(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
         """The rows and the bad ones; or, before any is read, the ids that are missing."""
         validity, offsets, data = binary_buffers(values)
-        if self._native is None:
-            return self._plain_decode(values)
 
         def take(address: int) -> Any:
             return pa.Array._import_from_c(address, self.type)
 
         framed = self._writers is not None
-        what, bad, missing = self._native.decode(validity, offsets, data, values.offset, len(values), framed, take)
+        what, bad, missing = self._decoder.decode(validity, offsets, data, values.offset, len(values), framed, take)
         return what, [self._bad(*each) for each in bad or ()], missing
 
     def _bad(self, row: int, reason: int, at: int, schema_id: int, constant: int) -> BadRecord:
         detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""
         return BadRecord(row, AvroReason(reason), schema_id, words(AvroReason(reason), at, detail))
-
-    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
-        records = values.to_pylist()
-        if self._writers is not None:
-            ids = {_frame_id(record) for record in records if record is not None}
-            missing = sorted(ids - self._lists.keys() - {UNFRAMED})
-            if missing:
-                return None, [], missing
-        reader, bad = AvroReader(self.target), []
-        for row, record in enumerate(records):
-            schema_id = UNFRAMED if self._writers is None or record is None else _frame_id(record)
-            steps = self._lists.get(schema_id)
-            if steps is None:
-                reader.root.null()
-                if record is not None:
-                    message = words(AvroReason.FRAME, 0)
-                    bad.append(BadRecord(row, AvroReason.FRAME, UNFRAMED, message))
-            elif error := reader.read(record, steps, FRAME if self._writers else 0):
-                bad.append(BadRecord(row, error.reason, schema_id, str(error)))
-            check_values(reader.root.count())
-        return array_of(reader.root.rows(), self.type, self._most), bad, []
-
-
-def _frame_id(record: bytes) -> int:
-    return int.from_bytes(record[1:FRAME], "big") if len(record) >= FRAME and not record[0] else UNFRAMED

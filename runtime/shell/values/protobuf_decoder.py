@@ -1,4 +1,4 @@
-"""Protobuf's records, with or without Confluent's frame, read in C, or in Python where no compiler was."""
+"""Protobuf's records, with or without Confluent's frame, read in C."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.native import warn_of_missing_parts
-from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
+from sparkcohort.native._drain import ProtobufDecoder
+from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
 from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
-from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason, words
 from sparkcohort.runtime.values.types import ColumnType, packed
-
-try:
-    from sparkcohort.native._drain import ProtobufDecoder as NativeDecoder
-except ImportError:  # built without a compiler
-    NativeDecoder = None  # type: ignore[assignment,misc]
 
 
 class BadMessage(NamedTuple):
@@ -42,16 +36,12 @@ class ProtobufValues:
         *,
         framed: bool = False,
         any_index: bool = False,
-        native: bool = NativeDecoder is not None,
         most: int = MOST,
     ) -> None:
         self.target = target or column_type(message)
-        self.type, self._framed, self._most = arrow_type(self.target), framed, most
+        self.type, self._framed = arrow_type(self.target), framed
         self._steps = compile_steps(message, self.target, message.index if framed and not any_index else ())
-        columns = packed(self.target)
-        self._native = NativeDecoder(columns, *self._steps.packed(), self._steps.constants, most) if native else None
-        if NativeDecoder is None:
-            warn_of_missing_parts()
+        self._decoder = ProtobufDecoder(packed(self.target), *self._steps.packed(), self._steps.constants, most)
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadMessage]]:
         """As many rows as ``values`` (binary) has, and the bad ones among them; a null row is null and not bad.
@@ -60,23 +50,13 @@ class ProtobufValues:
         run out; the decoder is as good as new then.
         """
         validity, offsets, data = binary_buffers(values)
-        if self._native is None:
-            return self._plain_decode(values)
 
         def take(address: int) -> Any:
             return pa.Array._import_from_c(address, self.type)
 
-        what, bad = self._native.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
+        what, bad = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
         return what, [self._bad(*each) for each in bad]
 
     def _bad(self, row: int, reason: int, at: int, step: int) -> BadMessage:
         path = self._steps.paths[step] if step >= 0 else ""
         return BadMessage(row, ProtobufReason(reason), words(ProtobufReason(reason), at, path))
-
-    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[BadMessage]]:
-        reader, bad = ProtobufReader(self.target), []
-        for row, record in enumerate(values.to_pylist()):
-            if error := reader.read(record, self._steps, framed=self._framed):
-                bad.append(BadMessage(row, error.reason, str(error)))
-            check_values(reader.root.count())
-        return array_of(reader.root.rows(), self.type, self._most), bad

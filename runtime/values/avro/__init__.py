@@ -1,6 +1,5 @@
 """Avro, bytes in and columns out: a writer's schema and the reader's become a flat list of steps that reads a record.
 
 ``schema`` (the text, checked) -> ``columns`` (Spark's types for it) -> ``resolution`` (Avro's rules, with ``defaults``
-and ``skipping``) -> ``steps`` (what came out, printed and packed) -> ``interpreter`` (runs them, slowly; native/values
-does the same fast).
+and ``skipping``) -> ``steps`` (what came out, printed and packed).  native/values/avro.c runs the steps.
 """

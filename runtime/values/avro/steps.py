@@ -1,4 +1,4 @@
-"""The list of steps that reads one record: flat, without names, the same for every interpreter.
+"""The list of steps that reads one record: flat, without names.  native/values/avro.c runs it.
 
 A step is an operation with the number of the column it appends to (see ``types.walk``) and two numbers whose
 meaning is the operation's.  What is longer than a number stands in ``constants``; unions and enums point into ``table``.
@@ -149,7 +149,7 @@ class StepList:
         return [f"x {a}"] if op in (Op.LONG, Op.INT_AS_LONG) and a != 1 else []
 
     def packed(self) -> tuple[bytes, bytes]:
-        """The steps and the table as the C interpreter takes them: 64-bit numbers, four a step."""
+        """The steps and the table as the C code takes them: 64-bit numbers, four a step."""
         numbers = [number for op, column, a, b in self.steps for number in (op, max(column, 0), a, b)]
         return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
 
@@ -162,3 +162,12 @@ def without_schema(target: ColumnType, why: str) -> StepList:
 def paths(target: ColumnType) -> tuple[str, ...]:
     """The path of every column, by its number."""
     return tuple(path for path, _ in walk(target))
+
+
+def words(reason: AvroReason, at: int, detail: str = "") -> str:
+    """What is wrong with a record, for people.
+
+    >>> words(AvroReason.TRUNCATED, 7)
+    'the bytes end too early (at byte 7)'
+    """
+    return f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {at})"

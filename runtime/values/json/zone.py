@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import re
 import struct
-from bisect import bisect_right
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache
 from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
-
-from sparkcohort.runtime.values.json.text import ERA_DAYS, read_offset
 
 ZoneTable: TypeAlias = tuple[tuple[int, int], ...]
 """From which second of local time on a zone is how many seconds ahead of UTC, in order.
@@ -27,8 +24,12 @@ FIRST, END = datetime(1800, 1, 1), datetime(2437, 1, 1)  # noqa: DTZ001  local t
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  as above
 BY_RULES: Final = datetime(2040, 1, 1)  # noqa: DTZ001  likewise; from then on no clock is changed twice within a week
 STEP, RULES_STEP = timedelta(days=1), timedelta(days=7)
-ERA_S: Final = ERA_DAYS * 86_400
 REGION: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+OFFSET: Final = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:([0-9]{1,2})|([0-9]{2})([0-9]{2})([0-9]{2})?|([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{2}))?)"
+)
+NO_OFFSET = ("Z", "UTC", "GMT", "UT")
+MOST_OFFSET_S: Final = 18 * 3600
 
 
 class UnknownZoneError(ValueError):
@@ -41,8 +42,6 @@ def zone_table(name: str) -> ZoneTable:
 
     >>> zone_table("+05:30"), zone_table("UTC")
     (((-5364662400, 19800), (14737161600, 0)), ())
-    >>> local_offset(zone_table("America/New_York"), 1_782_907_200)
-    -14400
     """
     zone = zone_of(name)
     fixed = zone.utcoffset(None)  # None of a zone with rules: only that has to be gone through
@@ -75,14 +74,24 @@ def zone_of(name: str) -> tzinfo:
     )
 
 
-def local_offset(table: ZoneTable, second: int) -> int:
-    """How far the clock is ahead when it shows this second since 1970."""
-    if not table:
+def read_offset(zone: str) -> int | None:
+    """Seconds ahead of UTC, of Z, an offset, or one behind UTC, GMT or UT; None of anything else.
+
+    >>> read_offset("+05:30"), read_offset("GMT-1"), read_offset("Europe/Berlin")
+    (19800, -3600, None)
+    """
+    if zone in NO_OFFSET:
         return 0
-    end = table[-1][0]
-    if second >= end:
-        second -= ((second - end) // ERA_S + 1) * ERA_S
-    return table[max(bisect_right(table[:-1], (second, 1 << 40)) - 1, 0)][1]
+    offset = OFFSET.fullmatch(zone)
+    if not offset:
+        return None
+    sign, alone, *parts = offset.groups()
+    hours, minutes, seconds = (int(short or long or 0) for short, long in zip(parts[:3], parts[3:], strict=True))
+    hours = int(alone or hours)
+    ahead = hours * 3600 + minutes * 60 + seconds
+    if minutes > 59 or seconds > 59 or ahead > MOST_OFFSET_S:
+        return None
+    return -ahead if sign == "-" else ahead
 
 
 def packed_zone(table: ZoneTable) -> bytes:

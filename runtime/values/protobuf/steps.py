@@ -1,4 +1,4 @@
-"""The list of steps that reads one record: flat, without names, the same for every interpreter.
+"""The list of steps that reads one record: flat, without names.  native/values/protobuf.c runs it.
 
 A MESSAGE is followed by one step for each of its fields that counts, in the order of their numbers: what a record has in any
 order is found by number, and appended when the whole message is known.
@@ -11,7 +11,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparkcohort.runtime.values.protobuf.wire import WireType
 from sparkcohort.runtime.values.types import ColumnType
 
 MOST_DEPTH = 100
@@ -56,17 +55,6 @@ class FieldFlag(enum.IntFlag):
     DEFAULT = 32  # what is not there is b: a number by its bits, or a constant; of a message, one without fields
 
 
-WIRE_TYPES = {
-    **dict.fromkeys(
-        (ProtobufOp.BOOL, ProtobufOp.INT32, ProtobufOp.SINT32, ProtobufOp.INT64, ProtobufOp.SINT64, ProtobufOp.ENUM),
-        WireType.VARINT,
-    ),
-    **dict.fromkeys((ProtobufOp.FIXED32, ProtobufOp.FLOAT), WireType.I32),
-    **dict.fromkeys((ProtobufOp.FIXED64, ProtobufOp.DOUBLE), WireType.I64),
-    **dict.fromkeys((ProtobufOp.BYTES, ProtobufOp.STRING, ProtobufOp.SUBMESSAGE, ProtobufOp.TIME), WireType.LEN),
-}
-
-
 class ProtobufStep(NamedTuple):
     """One step; ``column`` is -1 where nothing is appended, ``oneof`` 0 where a field is in none."""
 
@@ -77,16 +65,6 @@ class ProtobufStep(NamedTuple):
     oneof: int = 0
     a: int = 0
     b: int = 0
-
-    @property
-    def wire_type(self) -> WireType:
-        """How its values are written, one by one."""
-        return WireType.SGROUP if self.flags & FieldFlag.GROUP else WIRE_TYPES[self.op]
-
-    def accepts(self, wire_type: int) -> bool:
-        """Whether such a value is one of this field: numbers may also come many at once."""
-        many = wire_type == WireType.LEN and bool(self.flags & FieldFlag.REPEATED) and self.op < ProtobufOp.BYTES
-        return many or wire_type == self.wire_type
 
 
 class ProtobufReason(enum.IntEnum):
@@ -137,12 +115,6 @@ class MessageSteps:
     table: tuple[int, ...] = ()
     paths: tuple[str, ...] = field(default=(), compare=False)  # by step
 
-    @property
-    def index(self) -> tuple[int, ...]:
-        """The index that records must have in their frame; (): any."""
-        at = self.steps[0].b
-        return () if at < 0 else self.table[at + 1 : at + 1 + self.table[at]]
-
     def __str__(self) -> str:
         """One line a step, for people and tests."""
         return "\n".join(self._line(place, step) for place, step in enumerate(self.steps))
@@ -157,7 +129,7 @@ class MessageSteps:
         return " ".join(words + ([] if step.column >= 0 else ["not asked for"]))
 
     def packed(self) -> tuple[bytes, bytes]:
-        """The steps and the table as the C interpreter takes them: 64-bit numbers, seven a step."""
+        """The steps and the table as the C code takes them: 64-bit numbers, seven a step."""
         numbers = [number for step in self.steps for number in step]
         return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
 

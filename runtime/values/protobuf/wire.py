@@ -1,4 +1,4 @@
-"""How messages are written, as far as a descriptor set needs it; records have a reader of their own (``interpreter``).
+"""How messages are written, as far as a descriptor set needs it; native/values/protobuf.c reads records.
 
 https://protobuf.dev/programming-guides/encoding/
 """

@@ -146,7 +146,7 @@ def test_memory_that_runs_out(
     assert done.stdout == "short of memory\n"
 
 
-def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch() -> None:
     """COHORT_NATIVE decides, then the settings: those that only librdkafka has are left to it, callbacks mean Python."""
     made, nowhere = {}, {"bootstrap.servers": "127.0.0.1:1"}
     for name in SOURCES:
@@ -166,28 +166,6 @@ def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     for source in made.values():
         source.close()
-
-
-MISSING = """
-import logging, sys
-logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
-sys.modules["sparkcohort.native._drain"] = None
-from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
-from sparkcohort.runtime.values.columns import KAFKA_ROW
-for _ in range(2):
-    source = new_record_source({"log_level": 0}, columns=KAFKA_ROW)
-    print(type(source).__name__)
-    source.close()
-"""
-
-
-def test_without_the_native_part() -> None:
-    """An installation without it reads in Python, and says so once."""
-    done = subprocess.run([sys.executable, "-P", "-c", MISSING], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["PythonSource", "PythonSource"]
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("WARNING sparkcohort.native the native part _drain can't be loaded")
 
 
 def test_a_library_that_is_none() -> None:

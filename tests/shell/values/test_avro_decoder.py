@@ -1,4 +1,4 @@
-"""Columns of Avro's records, in C and in Python: the same rows, the same reasons, and each bad record by itself."""
+"""Columns of Avro's records: rows, reasons with their places, and each bad record by itself."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
 from sparkcohort.runtime.values.types import BIGINT, STRING, packed, struct
 from tests.kit import avro_schemas as drawn
+from tests.kit.plain_rows import plain
 from tests.kit.registry import serving
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
@@ -47,8 +48,8 @@ def parsed(schema: Any) -> Any:
 
 @settings(max_examples=of_tier(quick=40, thorough=300))
 @given(st.data())
-def test_c_reads_as_python_does(data: st.DataObject) -> None:
-    """Drawn pairs of schemas, good and broken records, nulls, a part of the fields: rows, reasons and places."""
+def test_no_record_costs_another_one(data: st.DataObject) -> None:
+    """Drawn pairs of schemas, good and broken records, nulls, a part of the fields: each is what it is alone."""
     writer = data.draw(drawn.schemas())
     reader = data.draw(drawn.evolved(writer))
     good = [drawn.encode(writer, data.draw(drawn.values(writer))) for _ in range(3)]
@@ -56,27 +57,13 @@ def test_c_reads_as_python_does(data: st.DataObject) -> None:
     records = data.draw(st.permutations([*good, *broken, None, *good]))
     full = column_type(parsed(reader))
     asked = {name: kind for name, kind in zip(full.names, full.children, strict=True) if data.draw(st.integers(0, 3))}
-    both = [
-        AvroValues(parsed(reader), struct(asked), writer=parsed(writer), native=native).decode(
-            pa.array([b"before", *records], pa.binary()).slice(1)
-        )
-        for native in (True, False)
-    ]
-    both[0][0].validate(full=True)
-    assert both[0] == both[1]
-
-
-@settings(max_examples=of_tier(quick=30, thorough=150))
-@given(st.data())
-def test_c_reads_as_fastavro_does(data: st.DataObject) -> None:
-    """By value, whatever the types."""
-    schema = data.draw(drawn.schemas())
-    values = [data.draw(drawn.values(schema)) for _ in range(3)]
-    records = [drawn.encode(schema, value) for value in values]
-    rows, bad = AvroValues(parsed(schema)).decode(pa.array(records, pa.binary()))
-    assert bad == []
-    for row, record in zip(rows.to_pylist(), records, strict=True):
-        assert drawn.alike(row, drawn.decode(record, schema, schema), schema)
+    values = AvroValues(parsed(reader), struct(asked), writer=parsed(writer))
+    rows, bad = values.decode(pa.array([b"before", *records], pa.binary()).slice(1))
+    rows.validate(full=True)
+    for place, record in enumerate(records):
+        row, alone = values.decode(pa.array([record], pa.binary()))
+        assert repr(plain(rows[place])) == repr(plain(row[0]))  # NaN is itself
+        assert [each._replace(row=0) for each in bad if each.row == place] == alone
 
 
 TYPES: list[tuple[str, str, str, dict[str, Any]]] = [
@@ -101,10 +88,9 @@ LOGICAL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("native", [True, False])
 @settings(max_examples=of_tier(quick=20, thorough=100))
-@given(data=st.data())
-def test_logical_types_have_their_values(native: bool, data: st.DataObject) -> None:
+@given(st.data())
+def test_logical_types_have_their_values(data: st.DataObject) -> None:
     """Times of every unit, and decimals up to 38 digits, from bytes and from more bytes than they need."""
     numbers = {
         "day": data.draw(st.integers(-700_000, 2_900_000)),
@@ -121,7 +107,7 @@ def test_logical_types_have_their_values(native: bool, data: st.DataObject) -> N
     record = b"".join(_long(numbers[name]) for name in ("day", "ms", "us", "lms", "lus", "tms", "tus"))
     record += _long(36) + b"0" * 36 + sized(decimals["small"]) + sized(decimals["large"])
     record += decimals["fixed"].to_bytes(20, "big", signed=True)
-    rows, bad = AvroValues(parsed(LOGICAL), native=native).decode(pa.array([record]))
+    rows, bad = AvroValues(parsed(LOGICAL)).decode(pa.array([record]))
     assert bad == []
     columns = {name: rows.field(place) for place, name in enumerate(rows.type.names)}
     assert columns["day"].cast(pa.int32()).to_pylist() == [numbers["day"]]
@@ -137,7 +123,7 @@ def _long(number: int) -> bytes:
     return drawn.encode("long", number)
 
 
-def test_every_reason_is_told_with_its_place(native: bool) -> None:
+def test_every_reason_is_told_with_its_place() -> None:
     """One record for each thing that can be wrong, good ones between them."""
     reader = {
         "type": "record",
@@ -164,7 +150,7 @@ def test_every_reason_is_told_with_its_place(native: bool) -> None:
         AvroReason.ITEMS: bytes.fromhex("00 02 00 00 80897a"),
     }
     records = [each for bytes_ in wrong.values() for each in (bytes_, good)]
-    rows, bad = AvroValues(parsed(reader), native=native).decode(pa.array(records))
+    rows, bad = AvroValues(parsed(reader)).decode(pa.array(records))
     assert {each.row: each.reason for each in bad} == {2 * place: reason for place, reason in enumerate(wrong)}
     assert all("(at byte " in each.message for each in bad)
     assert rows.to_pylist()[1::2] == [rows[1].as_py()] * len(wrong)
@@ -172,7 +158,7 @@ def test_every_reason_is_told_with_its_place(native: bool) -> None:
     assert rows.null_count == len(wrong)
 
 
-def test_records_of_many_writers_and_of_none(native: bool) -> None:
+def test_records_of_many_writers_and_of_none() -> None:
     """Old and new schemas in one column, other formats, unknown ids, no frame, no bytes, null."""
     known: dict[int | str, RegisteredText] = {
         1: RegisteredText("AVRO", json.dumps(ORDER)),
@@ -186,7 +172,7 @@ def test_records_of_many_writers_and_of_none(native: bool) -> None:
         asked.append(schema_id)
         return known.get(schema_id, f"nobody knows {schema_id}")
 
-    values = AvroValues(parsed(MORE), writers=writers, native=native)
+    values = AvroValues(parsed(MORE), writers=writers)
     new = drawn.encode(MORE, {"id": 7, "by": "me"})
     column = pa.array(
         [
@@ -226,7 +212,7 @@ def test_records_of_many_writers_and_of_none(native: bool) -> None:
     assert sorted(asked) == [1, 2, 3, 4, 9, 9]
 
 
-def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time(native: bool) -> None:
+def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time() -> None:
     """No row is read before all of them are known, or are unknown for good."""
     known: dict[int | str, RegisteredText | str] = {1: RegisteredText("AVRO", json.dumps(ORDER))}
     asked: list[int | str] = []
@@ -237,7 +223,7 @@ def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time(native: bool
             raise NotYetKnownError(f"no {schema_id} yet")
         return known[schema_id]
 
-    values = AvroValues(parsed(ORDER), writers=writers, native=native)
+    values = AvroValues(parsed(ORDER), writers=writers)
     column = pa.array([framed(number, b"\x02") for number in (1, 2, 3)])
     with pytest.raises(NotYetKnownError):
         values.decode(column)
@@ -251,25 +237,25 @@ def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time(native: bool
 @pytest.mark.parametrize(
     "text", ["[]", "{}", "5", "null", '"', '{"type": 5}', '{"type": []}', "[[]]", '{"type": "record"}']
 )
-def test_whatever_a_registry_has_costs_the_records_that_have_it(text: str, native: bool) -> None:
+def test_whatever_a_registry_has_costs_the_records_that_have_it(text: str) -> None:
     """A schema that is none, or one that nobody foresaw."""
     texts: dict[int | str, RegisteredText] = {
         1: RegisteredText("AVRO", json.dumps(ORDER)),
         2: RegisteredText("AVRO", text),
     }
-    values = AvroValues(parsed(ORDER), writers=texts.__getitem__, native=native)
+    values = AvroValues(parsed(ORDER), writers=texts.__getitem__)
     rows, bad = values.decode(pa.array([framed(2, b"\x02"), framed(1, b"\x02")]))
     assert rows.to_pylist() == [None, {"id": 1}]
     assert [each.row for each in bad] == [0]
 
 
-def test_a_registry_that_is_away_is_no_bad_record(native: bool) -> None:
+def test_a_registry_that_is_away_is_no_bad_record() -> None:
     """What is known goes on; a batch with an id that isn't raises, and is read when the registry is back."""
     with serving(schemas={"a": ORDER, "b": MORE}) as registry:
         found = read_settings({"schema.registry.url": registry.url, "schema.registry.timeout.ms": "300"})
         assert found is not None
         asked = SchemaRegistry(found)
-        values = AvroValues(parsed(ORDER), writers=WriterSchemas(asked).get, native=native)
+        values = AvroValues(parsed(ORDER), writers=WriterSchemas(asked).get)
         old = pa.array([framed(1, b"\x02")])
         assert values.decode(old)[0].to_pylist() == [{"id": 1}]
         registry.status = 503
@@ -289,7 +275,7 @@ def test_a_registry_that_is_away_is_no_bad_record(native: bool) -> None:
         asked.close()
 
 
-def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
+def test_thousands_of_rows_and_columns_of_any_length() -> None:
     """Room grows; what one call has left is not in the next."""
     schema = {
         "type": "record",
@@ -300,7 +286,7 @@ def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
             {"name": "all", "type": {"type": "map", "values": {"type": "array", "items": ["null", "double"]}}},
         ],
     }
-    decoder = AvroValues(parsed(schema), native=native)
+    decoder = AvroValues(parsed(schema))
     for rows in (3000, 0, 1, 700):
         expected: list[dict[str, Any]] = [
             {
@@ -345,15 +331,15 @@ def test_a_decoder_takes_only_steps_that_fit() -> None:
         AvroDecoder(packed(target)).decode(None, b"\0" * 8, b"", 0, 5, False, lambda _: None)
 
 
-def test_a_type_that_is_none_of_the_readers_is_refused_at_once(native: bool) -> None:
+def test_a_type_that_is_none_of_the_readers_is_refused_at_once() -> None:
     """One error by name, before any record: not one of each record, nor of memory."""
     for target in (struct({"ID": STRING}), struct({"id": STRING}), STRING):
         with pytest.raises(AvroSchemaError, match=r"upper and lower case|its column is"):
-            AvroValues(parsed(ORDER), target, native=native)
+            AvroValues(parsed(ORDER), target)
     tree = {**ORDER, "fields": [*ORDER["fields"], {"name": "next", "type": ["null", "Order"]}]}
     with pytest.raises(AvroSchemaError, match="at next: record 'Order' is inside of itself"):
-        AvroValues(parsed(tree), native=native)
-    rows, bad = AvroValues(parsed(tree), struct({"id": BIGINT}), native=native).decode(pa.array([b"\2\2\4\0"]))
+        AvroValues(parsed(tree))
+    rows, bad = AvroValues(parsed(tree), struct({"id": BIGINT})).decode(pa.array([b"\2\2\4\0"]))
     assert (rows.to_pylist(), bad) == ([{"id": 1}], [])
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sparkcohort.native import _drain
-from sparkcohort.runtime.shell.values.arrow_types import check_values
-from sparkcohort.runtime.values.avro.interpreter import AvroReader
+from sparkcohort.runtime.shell.values.arrow_types import arrow_type
+from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
-from sparkcohort.runtime.values.json.plan import JsonReason, plan
-from sparkcohort.runtime.values.json.reader import JsonReader
-from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
+from sparkcohort.runtime.values.json.plan import JsonReason
 from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
+from sparkcohort.runtime.values.types import ColumnType, packed
 from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, protobuf_fuzz
 from tests.kit.fuzz import DECODERS, Fuzzed, fuzzed
 from tests.kit.parts import decoder
@@ -59,16 +61,19 @@ def avro() -> Iterator[tuple[int, object]]:
     plans = avro_fuzz.plans()
     for data in avro_fuzz.FUZZED.inputs():
         steps = plans[data[0] % len(plans)]
-        error = AvroReader(steps.target).read(data[1:], steps)
-        yield data[0] % len(plans), error and error.reason
+        decoder = _drain.AvroDecoder(packed(steps.target))
+        decoder.add(-1, *steps.packed(), steps.constants)
+        _, bad, _ = decoder.decode(None, *column(data[1:]), 0, 1, False, dropped(steps.target))
+        yield data[0] % len(plans), AvroReason(bad[0][1]) if bad else None
 
 
 def json() -> Iterator[tuple[int, object]]:
     """The same."""
+    values = [JsonValues(target) for target in json_fuzz.TARGETS]
     for data in json_fuzz.FUZZED.inputs():
-        number = data[0] % len(json_fuzz.TARGETS)
-        _, fault = JsonReader(plan(json_fuzz.TARGETS[number]), check_values).read(data[1:])
-        yield number, fault and fault[0]
+        number = data[0] % len(values)
+        _, bad = values[number].decode(pa.array([data[1:]]))
+        yield number, bad[0].reason if bad else None
 
 
 def protobuf() -> Iterator[tuple[int, object]]:
@@ -76,8 +81,20 @@ def protobuf() -> Iterator[tuple[int, object]]:
     plans = protobuf_fuzz.plans()
     for data in protobuf_fuzz.FUZZED.inputs():
         steps, framed = plans[data[0] % len(plans)]
-        error = ProtobufReader(steps.target).read(data[1:], steps, framed=framed)
-        yield data[0] % len(plans), error and error.reason
+        decoder = _drain.ProtobufDecoder(packed(steps.target), *steps.packed(), steps.constants)
+        _, bad = decoder.decode(None, *column(data[1:]), 0, 1, framed, dropped(steps.target))
+        yield data[0] % len(plans), ProtobufReason(bad[0][1]) if bad else None
+
+
+def column(record: bytes) -> tuple[bytes, bytes]:
+    """Offsets and data of a column of one row."""
+    return struct.pack("=2i", 0, len(record)), record
+
+
+def dropped(target: ColumnType) -> Callable[[int], Any]:
+    """Takes the rows of this type, which nobody looks at."""
+    kind = arrow_type(target)
+    return lambda address: pa.Array._import_from_c(address, kind)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from sparkcohort.native import _drain, _json
-from sparkcohort.runtime.shell.values import arrow_types
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
@@ -26,14 +24,14 @@ SYMBOL = "S" * 100
 Decoder = JsonValues | AvroValues | ProtobufValues
 
 
-def json_of(kind: ColumnType, native: bool) -> JsonValues:
+def json_of(kind: ColumnType) -> JsonValues:
     """A decoder whose columns are full with few bytes."""
-    return JsonValues(struct({"f": kind}), native=native, most=MOST)
+    return JsonValues(struct({"f": kind}), most=MOST)
 
 
-def avro_of(schema: Any, native: bool) -> AvroValues:
+def avro_of(schema: Any) -> AvroValues:
     """The same; its records are of no byte but what the schema has."""
-    return AvroValues(parse_schema(json.dumps(schema)), native=native, most=MOST)
+    return AvroValues(parse_schema(json.dumps(schema)), most=MOST)
 
 
 RECORD: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "string"}]}
@@ -70,30 +68,30 @@ def full(decoder: Decoder, record: bytes, each: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "record", "each"), JSON, ids=[f"{kind} {record}" for kind, record, _ in JSON])
-def test_json_that_is_too_large_for_a_column(native: bool, kind: ColumnType, record: str, each: int) -> None:
+def test_json_that_is_too_large_for_a_column(kind: ColumnType, record: str, each: int) -> None:
     """Strings, what stays JSON, base64, items, keys."""
-    full(json_of(kind, native), record.encode(), each)
+    full(json_of(kind), record.encode(), each)
 
 
 @pytest.mark.parametrize(("schema", "record", "each"), [each for each in AVRO if each[2]], ids=str)
-def test_avro_that_is_too_large_for_a_column(native: bool, schema: Any, record: bytes, each: int) -> None:
+def test_avro_that_is_too_large_for_a_column(schema: Any, record: bytes, each: int) -> None:
     """Strings, symbols of which a record has a byte only, items, keys."""
-    full(avro_of(schema, native), record, each)
+    full(avro_of(schema), record, each)
 
 
 @pytest.mark.parametrize(("kind", "record", "each"), [("a", tagged(1, 2, b"0123456789"), 10), ("b", b"\x10\1" * 5, 5)])
-def test_protobuf_that_is_too_large_for_a_column(native: bool, kind: str, record: bytes, each: int) -> None:
+def test_protobuf_that_is_too_large_for_a_column(kind: str, record: bytes, each: int) -> None:
     """Strings, items."""
     field_ = {"a": field("a", 1, Proto.TYPE_STRING), "b": field("b", 2, Proto.TYPE_INT64, Proto.LABEL_REPEATED)}[kind]
     found = parse_message(file_set(message("M", field_)), "M")
-    full(ProtobufValues(found, native=native, most=MOST), record, each)
+    full(ProtobufValues(found, most=MOST), record, each)
 
 
-def test_a_default_that_is_too_large_for_a_column(native: bool) -> None:
+def test_a_default_that_is_too_large_for_a_column() -> None:
     """Records of no byte at all."""
     reader = {**RECORD, "fields": [{"name": "f", "type": "string", "default": "0123456789"}]}
     writer = parse_schema(json.dumps({**RECORD, "fields": []}))
-    full(AvroValues(parse_schema(json.dumps(reader)), writer=writer, native=native, most=MOST), b"", 10)
+    full(AvroValues(parse_schema(json.dumps(reader)), writer=writer, most=MOST), b"", 10)
 
 
 def test_the_limit_is_that_of_arrows_offsets() -> None:
@@ -110,17 +108,17 @@ def test_the_limit_is_that_of_arrows_offsets() -> None:
 WIDE = [{"name": f"f{number}", "type": ["null", "long"], "default": None} for number in range(50)]
 
 
-def wide_of(items: Any, read_as: Any, native: bool) -> AvroValues:
+def wide_of(items: Any, read_as: Any) -> AvroValues:
     """A decoder of arrays, whose items are read as another type than they are written as."""
     written, wanted = ({"type": "array", "items": each} for each in (items, read_as))
     reader = parse_schema(json.dumps(wanted))
-    return AvroValues(reader, writer=parse_schema(json.dumps(written)), native=native)
+    return AvroValues(reader, writer=parse_schema(json.dumps(written)))
 
 
 def test_a_few_bytes_that_become_gigabytes() -> None:
     """Nulls of a struct of many fields, and structs of which the writer has no field: an error long before memory is out."""
     item = {"type": "record", "name": "I", "fields": WIDE}
-    empty = wide_of({**item, "fields": []}, item, native=True)
+    empty = wide_of({**item, "fields": []}, item)
     record = b"\x80\x40\0"  # 4096 items of no byte: 1.6 MB
     rows, bad = empty.decode(pa.array([record] * 60))
     assert (len(rows), len(rows[59]), bad) == (60, 4096, [])
@@ -128,64 +126,16 @@ def test_a_few_bytes_that_become_gigabytes() -> None:
         empty.decode(pa.array([record] * 200))
     nulls = [b"\x80\x89\x7a" + bytes(1_000_000) + b"\0", b'{"f":[' + b"null," * 999_999 + b"null]}"]
     wide = struct({f"f{number}": INT for number in range(100)})
-    decoders: list[Decoder] = [wide_of(["null", item], ["null", item], native=True), json_of(array(wide), native=True)]
+    decoders: list[Decoder] = [wide_of(["null", item], ["null", item]), json_of(array(wide))]
     for decoder, record in zip(decoders, nulls, strict=True):
         with pytest.raises(OverflowError, match="more than is allowed"):
             decoder.decode(pa.array([record]))
 
 
-def test_the_same_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the number of values."""
-    monkeypatch.setattr(arrow_types, "MOST_VALUES", 50_000)
-    item = {"type": "record", "name": "I", "fields": WIDE}
-    decoder = wide_of(["null", item], ["null", item], native=False)
-    assert len(decoder.decode(pa.array([b"\x14" + bytes(10) + b"\0"] * 90))[0]) == 90
-    with pytest.raises(OverflowError, match="more than is allowed"):
-        decoder.decode(pa.array([b"\x14" + bytes(10) + b"\0"] * 110))
-
-
-COLUMNS = struct({f"f{number}": INT for number in range(50)})
-
-
-@pytest.mark.parametrize(
-    ("kind", "record", "each"),
-    [
-        (COLUMNS, None, 52),
-        (COLUMNS, b"", 52),
-        (COLUMNS, b"[]", 52),
-        (COLUMNS, b'{"f":{"f1":2}}', 52),
-        (COLUMNS, b'{"f":7}', 52),
-        (array(COLUMNS), None, 2),
-        (array(COLUMNS), b'{"f":[null,{}]}', 2 + 2 * 51),
-        (mapping(COLUMNS), b'{"f":{"a":null,"b":{}}}', 2 + 2 * 52),
-    ],
-    ids=lambda each: each.kind if isinstance(each, ColumnType) else None,
-)
-def test_json_in_python(monkeypatch: pytest.MonkeyPatch, kind: ColumnType, record: bytes | None, each: int) -> None:
-    """Likewise, also of what is null as a whole."""
-    monkeypatch.setattr(arrow_types, "MOST_VALUES", 10 * each)
-    assert len(json_of(kind, native=False).decode(pa.array([record] * 10, pa.binary()))[0]) == 10
-    with pytest.raises(OverflowError, match="more than is allowed"):
-        json_of(kind, native=False).decode(pa.array([record] * 11, pa.binary()))
-
-
-def test_a_record_of_json_that_is_given_up_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects of three bytes, each of a thousand fields, would be 700 MB before the record ends."""
-    monkeypatch.setattr(arrow_types, "MOST_VALUES", 100_000)
-    decoder = json_of(array(struct({f"f{number}": INT for number in range(1000)})), native=False)
-    tracemalloc.start()
-    try:
-        with pytest.raises(OverflowError, match="more than is allowed"):
-            decoder.decode(pa.array([b'{"f":[' + b"{}," * 20_000 + b"{}]}"]))
-        assert tracemalloc.get_traced_memory()[1] < 50 << 20
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize("kind", [pa.large_binary(), pa.string(), pa.binary_view(), pa.int64()], ids=str)
-def test_only_binary_is_read(native: bool, kind: Any) -> None:
+def test_only_binary_is_read(kind: Any) -> None:
     """Offsets of another width would be read as others."""
-    for decoder in (json_of(INT, native), avro_of("int", native)):
+    for decoder in (json_of(INT), avro_of("int")):
         with pytest.raises(TypeError, match="of type binary, not"):
             decoder.decode(pa.array([], kind))
 

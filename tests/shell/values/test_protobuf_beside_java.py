@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.protobuf.columns import column_type
-from sparkcohort.runtime.values.protobuf.compilation import compile_steps
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.protobuf.descriptor import parse_message
-from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
 from sparkcohort.runtime.values.types import STRING, ColumnType, struct
 from tests.kit.java_protobuf import JavaProtobuf
+from tests.kit.plain_rows import plain
 from tests.kit.protobuf_schemas import (
     Proto,
     descriptor,
@@ -44,11 +44,9 @@ def java() -> Iterator[JavaProtobuf]:
 
 def read(schema: bytes, record: bytes, name: str = "p.M0", target: ColumnType | None = None) -> Any:
     """What we make of it: the value, or the reason."""
-    found = parse_message(schema, name)
-    steps = compile_steps(found, target or column_type(found))
-    ours = ProtobufReader(steps.target)
-    error = ours.read(record, steps)
-    return error.reason if error else canonical(shown(ours.root.rows()[0], steps.target))
+    values = ProtobufValues(parse_message(schema, name), target)
+    rows, bad = values.decode(pa.array([record]))
+    return bad[0].reason if bad else canonical(shown(plain(rows[0]), values.target))
 
 
 def canonical(value: Any) -> Any:

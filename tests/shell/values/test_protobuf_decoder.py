@@ -1,4 +1,4 @@
-"""Columns of Protobuf's records, in C and in Python: the same rows, the same reasons, and each bad record by itself."""
+"""Columns of Protobuf's records, beside Google's own library: rows, reasons with their places, and each bad record by itself."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sparkcohort.runtime.values.protobuf.compilation import compile_steps
 from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, MessageDescriptor, parse_message
 from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
 from sparkcohort.runtime.values.types import BIGINT, STRING, ColumnType, array, packed, struct
+from tests.kit.plain_rows import plain
 from tests.kit.protobuf_schemas import (
     Proto,
     descriptor,
@@ -24,7 +25,10 @@ from tests.kit.protobuf_schemas import (
     field,
     file_set,
     has_column,
+    last_of_each,
     message,
+    out_of_range,
+    parsed,
     records,
     sets,
     tagged,
@@ -44,10 +48,42 @@ def part_of(data: st.DataObject, kind: ColumnType) -> ColumnType:
     return struct({name: part_of(data, child) for name, child in chosen})
 
 
+def part_of_value(value: Any, kind: ColumnType) -> Any:
+    """The same part of a value that has all fields."""
+    if value is None:
+        return None
+    if kind.kind == "array":
+        return [part_of_value(item, kind.children[0]) for item in value]
+    if kind.kind == "map":
+        return [(key, part_of_value(item, kind.children[1])) for key, item in value]
+    if kind.kind != "struct":
+        return value
+    return {name: part_of_value(value[name], child) for name, child in zip(kind.names, kind.children, strict=True)}
+
+
+@settings(max_examples=of_tier(quick=50, thorough=300))
+@given(st.data())
+def test_rows_are_those_of_googles_library(data: st.DataObject) -> None:
+    """Drawn messages; fields in any order, several times, packed or not, unknown ones between them."""
+    schema = data.draw(sets())
+    of = descriptor(schema)
+    assume(any(map(has_column, of.fields)))
+    drawn = data.draw(st.lists(records(of), min_size=1, max_size=3))
+    rows, bad = ProtobufValues(parse_message(schema, "p.M0")).decode(pa.array(drawn, pa.binary()))
+    reasons = {each.row: each.reason for each in bad}
+    for place, record in enumerate(drawn):
+        wanted = parsed(of, record)
+        if place in reasons:  # of two values of a map's key, both count
+            assert reasons[place] in (ProtobufReason.RANGE, ProtobufReason.REQUIRED)
+            assert wanted is None or out_of_range(wanted) or b"Entry" in schema
+        else:
+            assert repr(last_of_each(plain(rows[place]))) == repr(last_of_each(wanted)), record.hex()
+
+
 @settings(max_examples=of_tier(quick=20, thorough=100))
 @given(st.data())
-def test_c_reads_as_python_does(data: st.DataObject) -> None:
-    """Drawn messages, good and broken records, nulls, a part of the fields: rows, reasons and places."""
+def test_no_record_costs_another_one(data: st.DataObject) -> None:
+    """Drawn messages, good and broken records, nulls: each is what it is alone, and a part of it what it is in the whole."""
     schema = data.draw(sets())
     of = descriptor(schema)
     assume(any(map(has_column, of.fields)))
@@ -59,32 +95,18 @@ def test_c_reads_as_python_does(data: st.DataObject) -> None:
     rest = [good[0][:cut], bytes(changed), data.draw(st.binary(max_size=30)), None, good[0] + good[2]]
     column = pa.array([b"before", *data.draw(st.permutations([*good, *rest]))], pa.binary()).slice(1)
     found = parse_message(schema, "p.M0")
-    target = part_of(data, column_type(found)) if data.draw(st.booleans()) else None
     framed = data.draw(st.integers(0, 5)) == 0
-    both = [ProtobufValues(found, target, framed=framed, native=native).decode(column) for native in (True, False)]
-    both[0][0].validate(full=True)
-    assert both[0][1] == both[1][1]
-    assert plain(both[0][0]) == plain(both[1][0])
-
-
-def plain(rows: Any) -> list[Any]:
-    """The rows with times as numbers and floats as texts: no year is too late then, and NaN is itself."""
-    kind = rows.type
-    if pa.types.is_struct(kind):
-        fields = [plain(rows.field(place)) for place in range(kind.num_fields)]
-        return [
-            row if valid.as_py() else None
-            for row, valid in zip(zip(*fields, strict=True), rows.is_valid(), strict=True)
-        ]
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        inner = plain(rows.values)
-        ends = rows.offsets.to_pylist()
-        spans = zip(ends, ends[1:], rows.is_valid(), strict=False)
-        return [inner[start:end] if valid.as_py() else None for start, end, valid in spans]
-    if pa.types.is_floating(kind):
-        return list(map(repr, rows.to_pylist()))
-    is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
-    return list((rows.cast(pa.int64()) if is_time else rows).to_pylist())
+    values = ProtobufValues(found, framed=framed)
+    part = ProtobufValues(found, part_of(data, values.target), framed=framed)
+    (rows, bad), (fewer, _) = values.decode(column), part.decode(column)
+    rows.validate(full=True)
+    fewer.validate(full=True)
+    for place in range(len(column)):
+        row, alone = values.decode(column.slice(place, 1))
+        assert repr(plain(rows[place])) == repr(plain(row[0]))  # NaN is itself
+        assert [each._replace(row=0) for each in bad if each.row == place] == alone
+        if not alone:
+            assert repr(plain(fewer[place])) == repr(part_of_value(plain(row[0]), part.target))
 
 
 NESTED = message("N", field("text", 1, Proto.TYPE_STRING), field("e", 2, Proto.TYPE_ENUM, type_name=".p.E"))
@@ -136,11 +158,11 @@ BROKEN: list[tuple[ProtobufReason, bytes, str]] = [
 ]
 
 
-def test_every_reason_is_told_with_its_place(native: bool) -> None:
+def test_every_reason_is_told_with_its_place() -> None:
     """One record for each thing that can be wrong, good ones between them."""
     good = ID + tagged(2, 2, b"a")
     column = pa.array([each for _, record, _ in BROKEN for each in (record, good)])
-    rows, bad = ProtobufValues(everything(), native=native).decode(column)
+    rows, bad = ProtobufValues(everything()).decode(column)
     assert [(each.row, each.reason) for each in bad] == [(2 * at, reason) for at, (reason, _, _) in enumerate(BROKEN)]
     for each, (_, _, place) in zip(bad, BROKEN, strict=True):
         assert each.message.endswith(place), each.message
@@ -152,13 +174,13 @@ def test_every_reason_is_told_with_its_place(native: bool) -> None:
     }
 
 
-def test_what_is_no_fault(native: bool) -> None:
+def test_what_is_no_fault() -> None:
     """Unknown fields and groups, as deep as may be; other types, and numbers of no enum, inside of a message; parts of one."""
     deep = b"\x9b\x06" * 100 + b"\x9c\x06" * 100
     parts = tagged(3, 2, tagged(1, 2, b"a") + tagged(2, 0, b"\x01")) + tagged(
         3, 2, tagged(2, 0, b"\x63") + tagged(1, 0, b"\x01")
     )
-    rows, bad = ProtobufValues(everything(), native=native).decode(
+    rows, bad = ProtobufValues(everything()).decode(
         pa.array([None, ID + deep, ID + parts, ID + tagged(3, 2, tagged(1, 2, b"b")) + parts[-9:]])
     )
     assert bad == []
@@ -186,11 +208,11 @@ def test_what_is_no_fault(native: bool) -> None:
     ],
     ids=str,
 )
-def test_the_frame_of_a_registry_is_cut_off(frame: bytes, good: bool, native: bool) -> None:
+def test_the_frame_of_a_registry_is_cut_off(frame: bytes, good: bool) -> None:
     """A zero, an id, and the place of the message in its schema, whose short form is one zero."""
     found = parse_message(file_set(message("M", field("text", 1, Proto.TYPE_STRING))), "M")
     record = frame + (tagged(1, 2, b"a") if good else b"")
-    rows, bad = ProtobufValues(found, framed=True, any_index=True, native=native).decode(pa.array([record, None]))
+    rows, bad = ProtobufValues(found, framed=True, any_index=True).decode(pa.array([record, None]))
     assert rows.to_pylist() == [{"text": "a"} if good else None, None]
     assert [each.reason for each in bad] == ([] if good else [ProtobufReason.FRAME])
 
@@ -199,7 +221,7 @@ MESSAGES = {"Order": (0,), "Refund": (1,), "Order.Line": (0, 1), "Order.Line.Par
 
 
 @pytest.mark.parametrize("asked", MESSAGES)
-def test_a_record_of_another_message_is_bad(asked: str, native: bool) -> None:
+def test_a_record_of_another_message_is_bad(asked: str) -> None:
     """By the index in its frame, in both spellings of the first message; and read all the same where any will do."""
     part = message("Part", field("text", 1, Proto.TYPE_STRING))
     inside = [message(name, field("text", 1, Proto.TYPE_STRING)) for name in ("Address", "Line")]
@@ -211,17 +233,17 @@ def test_a_record_of_another_message_is_bad(asked: str, native: bool) -> None:
     indexes = [b"\0", *(bytes([2 * len(index), *(2 * each for each in index)]) for index in MESSAGES.values())]
     records = pa.array([b"\0\0\0\0\7" + index + tagged(1, 2, b"a") for index in indexes])
     good = [index == MESSAGES[asked] for index in ((0,), *MESSAGES.values())]
-    rows, bad = ProtobufValues(found, framed=True, native=native).decode(records)
+    rows, bad = ProtobufValues(found, framed=True).decode(records)
     assert rows.to_pylist() == [{"text": "a"} if each else None for each in good]
     assert [(each.row, each.reason) for each in bad] == [
         (row, ProtobufReason.OTHER_MESSAGE) for row, each in enumerate(good) if not each
     ]
     assert "value.message.index=any" in bad[0].message
-    rows, bad = ProtobufValues(found, framed=True, any_index=True, native=native).decode(records)
+    rows, bad = ProtobufValues(found, framed=True, any_index=True).decode(records)
     assert (rows.to_pylist(), bad) == ([{"text": "a"}] * len(records), [])
 
 
-def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
+def test_thousands_of_rows_and_columns_of_any_length() -> None:
     """Room grows; what one call has left is not in the next."""
     found = parse_message(
         file_set(
@@ -229,7 +251,7 @@ def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
         ),
         "M",
     )
-    decoder = ProtobufValues(found, native=native)
+    decoder = ProtobufValues(found)
     for rows in (3000, 0, 1, 700):
         expected = [{"text": "x" * (row % 50) or None, "list": list(range(row % 4))} for row in range(rows)]
         column = pa.array(
@@ -304,8 +326,8 @@ def test_buffers_that_lie_are_no_way_out() -> None:
     assert (rows.to_pylist(), bad) == ([{"s": None}] * 4, [])
 
 
-def test_a_type_that_is_none_of_the_messages_is_refused_at_once(native: bool) -> None:
+def test_a_type_that_is_none_of_the_messages_is_refused_at_once() -> None:
     """One error by name, before any record."""
     for target in (struct({"Text": STRING}), struct({"id": STRING}), STRING):
         with pytest.raises(DescriptorError, match="value"):
-            ProtobufValues(everything(), target, native=native)
+            ProtobufValues(everything(), target)

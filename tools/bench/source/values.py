@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 from rich.table import Table
 
-from sparkcohort.runtime.shell.values.avro_decoder import FRAME
 from tests.kit.registry import serving
 from tools.bench.figures import Bound, middle
 from tools.bench.results import Throughput
@@ -27,6 +26,7 @@ SOME = "dep_delay INT, carrier STRING, flight INT, origin STRING, distance INT"
 AVRO_TYPES = {"INT": "int", "STRING": "string", "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"}}
 BYTES, JSON, AVRO = "values-bytes", "values-json", "values-avro"
 SUBJECT = "flights"
+FRAME = 5  # bytes of Confluent's: a zero, and the id of the writer's schema
 
 
 def avro_schema(fields: str) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Which source: our own fetching wherever it can do what the settings ask for, else librdkafka's, both natively.
 
-Where the native code can't be loaded there is one in Python, with one warning.  ``COHORT_NATIVE`` in the environment of the
-executors (and their agents, which inherit it) chooses for diagnosis, and for the tests that all have to pass:
-``librdkafka`` fetches nothing by itself, ``0`` means the one in Python.
+``COHORT_NATIVE`` in the environment of the executors (and their agents, which inherit it) chooses for diagnosis, and for the
+tests that all have to pass: ``librdkafka`` fetches nothing by itself, ``0`` means librdkafka in Python.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
-from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.values.columns import Columns, raw_columns
 
@@ -54,20 +51,20 @@ def _source_of_bytes(
     # A callback is Python's: only confluent-kafka's own client can call it.
     plain = all(isinstance(value, str | int | float) for value in conf.values())
     chosen = os.environ.get(SWITCH)
-    kind = native() if plain and chosen != IN_PYTHON else None
-    if kind is not None and chosen != BY_LIBRDKAFKA:
+    natively = plain and chosen != IN_PYTHON
+    if natively and chosen != BY_LIBRDKAFKA:
         fetching = _fetching(conf, columns, batch_bytes, unhurried=unhurried, largest=largest)
         if fetching is not None:
             return fetching
     held_back = {**UNHURRIED, **conf} if unhurried else conf
-    return (kind or _in_python())(held_back, columns=columns, batch_bytes=batch_bytes)
+    return (_native() if natively else _in_python())(held_back, columns=columns, batch_bytes=batch_bytes)
 
 
 def _fetching(
     conf: Mapping[str, Any], columns: Columns, batch_bytes: int, *, unhurried: bool, largest: Largest | None
 ) -> RecordSource | None:
     """The source that does without librdkafka; None where the settings are beyond it, of which one line tells."""
-    from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  they rest on the native code
+    from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  not where librdkafka reads
 
     try:
         why = source.possible(conf)
@@ -87,14 +84,9 @@ def _in_python() -> Callable[..., RecordSource]:
     return PythonSource
 
 
-@cache
-def native() -> Callable[..., RecordSource] | None:
-    """The native source; None where it can't be loaded, of which one line of warning tells."""
-    try:
-        from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource  # noqa: PLC0415  it may not be there
-    except ImportError:
-        warn_of_missing_parts()
-        return None
+def _native() -> Callable[..., RecordSource]:
+    from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource  # noqa: PLC0415  most need none
+
     return NativeSource
 
 

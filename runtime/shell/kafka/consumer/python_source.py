@@ -1,4 +1,4 @@
-"""The source in Python alone: where the native one can't be loaded, or is switched off.
+"""The source by confluent-kafka's consumer: for settings with a callback, and where ``COHORT_NATIVE`` is 0.
 
 Per record the only work in Python is what C-level ``map`` does over the messages of a whole batch; each is a Message
 object all the same, which is what it costs.

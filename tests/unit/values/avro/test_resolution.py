@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro.interpreter import AvroReader
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.avro.steps import StepList
-from sparkcohort.runtime.values.types import STRING, struct
+from sparkcohort.runtime.values.types import STRING, ColumnType, struct
 from tests.kit import avro_schemas as drawn
+from tests.kit.plain_rows import plain_rows
 from tests.kit.tier import of_tier
 
 
@@ -29,10 +31,8 @@ def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
     schema = data.draw(drawn.schemas())
     value = data.draw(drawn.values(schema))
     encoded = drawn.encode(schema, value)
-    steps = steps_for(schema, schema)
-    reader = AvroReader(steps.target)
-    assert reader.read(encoded, steps) is None
-    (row,) = reader.root.rows()
+    (row,), wrong = read(schema, schema, encoded)
+    assert wrong == []
     assert drawn.alike(row, drawn.decode(encoded, schema, schema), schema)
 
 
@@ -43,26 +43,24 @@ def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) 
     writer = data.draw(drawn.schemas())
     reader = data.draw(drawn.evolved(writer))
     encoded = drawn.encode(writer, data.draw(drawn.values(writer)))
-    steps = steps_for(writer, reader)
-    ours = AvroReader(steps.target)
-    error = ours.read(encoded, steps)
+    (row,), wrong = read(writer, reader, encoded)
     try:
         theirs = drawn.decode(encoded, writer, reader)
     except Exception as refused:  # noqa: BLE001 - fastavro has no one error for it
         event("refused")
-        assert error is not None, (str(steps), refused)
+        assert wrong, (str(steps_for(writer, reader)), refused)
         return
-    assert error is None, (str(error), str(steps))
-    (row,) = ours.root.rows()
+    assert wrong == [], str(steps_for(writer, reader))
     assert drawn.alike(row, theirs, reader), (row, theirs)
 
 
-def read(writer: Any, reader: Any, *records: bytes) -> tuple[list[Any], list[str]]:
+def read(
+    writer: Any, reader: Any, *records: bytes | None, target: ColumnType | None = None
+) -> tuple[list[Any], list[str]]:
     """The rows that the records become, and what was wrong with those that became null."""
-    steps = steps_for(writer, reader)
-    ours = AvroReader(steps.target)
-    errors = [ours.read(record, steps) for record in records]
-    return ours.root.rows(), [str(error) for error in errors if error]
+    values = AvroValues(parse_schema(json.dumps(reader)), target, writer=parse_schema(json.dumps(writer)))
+    rows, bad = values.decode(pa.array(records, pa.binary()))
+    return plain_rows(rows), [record.message for record in bad]
 
 
 def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:
@@ -228,9 +226,7 @@ def test_only_what_is_asked_for_is_read() -> None:
         "spots": [1.0, 2.0],
         "any": {"k": b"v"},
     }
-    reader = AvroReader(steps.target)
-    assert reader.read(drawn.encode(schema, value), steps) is None
-    assert reader.root.rows() == [{"id": "me"}]
+    assert read(schema, schema, drawn.encode(schema, value), target=steps.target) == ([{"id": "me"}], [])
 
 
 @settings(max_examples=of_tier(quick=25, thorough=200))
@@ -238,18 +234,13 @@ def test_only_what_is_asked_for_is_read() -> None:
 def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
     """What is left of the columns has the values that it has among all."""
     schema = data.draw(drawn.schemas())
-    parsed = parse_schema(json.dumps(schema))
-    full = resolve(parsed, parsed)
-    asked = [name for name in full.target.names if data.draw(st.booleans())]
-    fields = dict(zip(full.target.names, full.target.children, strict=True))
-    part = resolve(parsed, parsed, struct({name: fields[name] for name in asked}))
+    full = steps_for(schema, schema).target
+    asked = [name for name in full.names if data.draw(st.booleans())]
+    fields = dict(zip(full.names, full.children, strict=True))
+    part = struct({name: fields[name] for name in asked})
     encoded = drawn.encode(schema, data.draw(drawn.values(schema)))
-    rows = []
-    for steps in (full, part):
-        reader = AvroReader(steps.target)
-        assert reader.read(encoded, steps) is None
-        rows.append(reader.root.rows()[0])
-    assert rows[1] == {name: rows[0][name] for name in asked}
+    (whole,), _ = read(schema, schema, encoded)
+    assert read(schema, schema, encoded, target=part) == ([{name: whole[name] for name in asked}], [])
 
 
 @settings(max_examples=of_tier(quick=50, thorough=300))
@@ -257,26 +248,19 @@ def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
 def test_broken_bytes_cost_their_record_only(data: st.DataObject) -> None:
     """Whatever the bytes are: a row for each, the good ones unharmed, and no other exception."""
     schema = data.draw(drawn.schemas())
-    steps = steps_for(schema, schema)
     good = drawn.encode(schema, data.draw(drawn.values(schema)))
     broken = data.draw(st.binary(max_size=40) | st.integers(0, len(good)).map(lambda size: good[:size]))
-    reader = AvroReader(steps.target)
-    errors = [reader.read(each, steps) for each in (good, broken, None, good)]
-    rows = reader.root.rows()
-    assert errors[0] is errors[2] is errors[3] is None
-    assert rows[0] == rows[3]
+    rows, wrong = read(schema, schema, good, broken, None, good)
+    assert rows[0] == rows[3] is not None
     assert rows[2] is None
-    assert (rows[1] is None) == (errors[1] is not None)
+    assert (rows[1] is None) == (len(wrong) == 1)
 
 
 def test_items_without_bytes_are_bounded() -> None:
     """Three bytes that say a million nulls are a bad record, not a million rows; so are they where nobody asked."""
-    empty = record(name="Empty")
-    steps = steps_for({"type": "array", "items": empty}, {"type": "array", "items": empty})
-    reader = AvroReader(steps.target)
-    assert reader.read(bytes.fromhex("80897a00"), steps) is not None
-    assert reader.read(b"\x04\x00", steps) is None
-    assert reader.root.rows() == [None, [{}, {}]]
+    empty = {"type": "array", "items": record(name="Empty")}
+    rows, wrong = read(empty, empty, bytes.fromhex("80897a00"), b"\x04\x00")
+    assert (rows, len(wrong)) == ([None, [{}, {}]], 1)
 
 
 def test_a_writer_that_does_not_fit_is_told_by_its_records() -> None:
