@@ -2,6 +2,7 @@
 # Brings a fresh Debian-like machine (Python >= 3.11, git, make) to where Cohort can be built, shown and tested.
 #
 #   tools/bootstrap.sh venv    uv, .venv from uv.lock, the wheel built from this tree and installed into it
+#   tools/bootstrap.sh yyjson  the source of the JSON parser, of one release, in .cache/sources: what a wheel is compiled from
 #   tools/bootstrap.sh java    a Java 17 runtime (for Spark)
 #   tools/bootstrap.sh jdk     a Java 17 with its compiler (for what asks Kafka's own classes, in tests and benchmarks)
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
@@ -112,41 +113,43 @@ has_headers() { # a C compiler, and the headers of the Python that is used here
     -I"$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')" - 2>/dev/null
 }
 
-native_missing() { # the parts of the native code that the installed wheel went without; see native/__init__.py
-  local part
-  for part in _drain _json; do
-    compgen -G ".venv/lib/python*/site-packages/sparkcohort/native/$part*.so" >/dev/null || printf ' %s' "$part"
-  done
-}
-
-need_cc() { # for the native drain; the wheel can do without, slower
+need_cc() {
   if has_headers; then return; fi
   local version
   version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   apt_install gcc libc6-dev "python$version-dev" || apt_install gcc libc6-dev python3-dev || true
-  has_headers || say "no C compiler, or no headers of $PYTHON (install gcc and python3-dev):" \
-    "the wheel goes without its native part, whose tests fail"
+  has_headers || die "needs a C compiler and the headers of $PYTHON: install gcc and python3-dev"
+}
+
+yyjson() { # pinned by native/yyjson.txt, whose hash pip checks
+  local pin folder pip=("$CACHE/uv/bin/python" -m pip)
+  pin=$(cut -d' ' -f1 native/yyjson.txt)
+  folder=$CACHE/sources/${pin/==/-}
+  if [ -f "$folder/yyjson.c" ] && [ -f "$folder/yyjson.h" ] && [ -f "$folder/LICENSE" ]; then return; fi
+  check_python
+  get_uv
+  say "fetching $pin"
+  "${pip[@]}" --version >/dev/null 2>&1 || pip=("$PYTHON" -m pip --python "$CACHE/uv/bin/python")
+  rm -rf "$CACHE/sources.part"
+  mkdir -p "$folder" "$CACHE/sources.part"
+  "${pip[@]}" download --quiet --no-deps --no-binary :all: --require-hashes --dest "$CACHE/sources.part" \
+    --requirement native/yyjson.txt || die "pip could not fetch $pin (see above)"
+  tar -xzf "$CACHE/sources.part"/*.tar.gz -C "$CACHE/sources.part" --strip-components 1
+  mv "$CACHE/sources.part"/{LICENSE,yyjson/yyjson.c,yyjson/yyjson.h} "$folder"
+  rm -rf "$CACHE/sources.part"
 }
 
 install_wheel() {
   local stamp old=$PWD/.venv/.cohort-wheel
   stamp=$(tree_stamp)
-  if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then
-    if [ -z "$(native_missing)" ] || ! has_headers; then return; fi # else there is a compiler now, or an index
-  fi
+  if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then return; fi
   need_cc
   rm -rf "$CACHE/wheel" build native/*.so
   "$UV" build --quiet --wheel --out-dir "$CACHE/wheel"
   rm -rf build ./*.egg-info
   "$UV" pip install --quiet --python .venv/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
-  local built
-  for built in .venv/lib/python*/site-packages/sparkcohort/native/*.so; do
-    if [ -e "$built" ]; then cp "$built" native/; fi # so that a checkout runs as it is
-  done
+  cp .venv/lib/python*/site-packages/sparkcohort/native/*.so native/ # so that a checkout runs as it is
   printf '%s' "$stamp" >"$old"
-  local gone
-  gone=$(native_missing)
-  if [ -n "$gone" ]; then say "the wheel has no native part$gone: it reads in Python what these read, and their tests fail"; fi
 }
 
 see_tree() { # see_tree VENV: tests and tools can be imported in it, behind the installed wheel
@@ -159,6 +162,7 @@ venv() {
   check_python
   get_uv
   trust_same_certificates
+  yyjson
   local lock
   lock=$(cat uv.lock pyproject.toml | cksum)
   if [ ! -f .venv/.cohort-lock ] || [ "$(cat .venv/.cohort-lock)" != "$lock" ]; then
@@ -206,6 +210,7 @@ wheels() {
   check_python
   get_uv
   trust_same_certificates
+  yyjson
   local lock
   lock=$(cat uv.lock pyproject.toml | cksum)
   if [ -f .venv-wheels/.cohort-lock ] && [ "$(cat .venv-wheels/.cohort-lock)" = "$lock" ]; then return; fi
@@ -325,10 +330,11 @@ if [ "${1:-}" = uv ]; then
   trust_same_certificates
   exec "$UV" "${@:2}"
 fi
-if [ $# = 0 ]; then die "say what: venv, newest, oldest, wheels, foreign, java, jdk, jars, hosts, prometheus, uv"; fi
+if [ $# = 0 ]; then die "say what: venv, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus, uv"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
+    yyjson) yyjson ;;
     java) need_java ;;
     jdk) need_jdk ;;
     jars) jars ;;
@@ -338,6 +344,6 @@ for part in "$@"; do
     wheels) wheels ;;
     foreign) foreign ;;
     prometheus) prometheus ;;
-    *) die "no such part: $part (venv, newest, oldest, wheels, foreign, java, jdk, jars, hosts, prometheus)" ;;
+    *) die "no such part: $part (venv, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus)" ;;
   esac
 done

@@ -1,8 +1,7 @@
-"""What is in a wheel and what is installed beside it, as CycloneDX (PEP 770): from ``uv.lock``, ``setup.py`` and yyjson's header."""
+"""What is in a wheel and what is installed beside it, as CycloneDX (PEP 770): from ``uv.lock``, ``native/yyjson.txt`` and yyjson's header."""
 
 from __future__ import annotations
 
-import ast
 import datetime as dt
 import json
 import re
@@ -82,19 +81,16 @@ def _beside(package: dict[str, Any], scope: str) -> dict[str, Any]:
 
 def _yyjson(tree: Path) -> dict[str, Any]:
     """The one thing of somebody else's that is in the wheel itself."""
-    constants: dict[str, str] = {}
-    for node in ast.parse((tree / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign):
-            names = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]
-            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-            constants |= {n.id: str(v.value) for n, v in zip(names, values, strict=False) if isinstance(n, ast.Name) and isinstance(v, ast.Constant)}  # fmt: skip
-    package, release = constants["PACKAGE"], constants["RELEASE"]
+    pin = re.fullmatch(r"(\w+)==([0-9.]+) --hash=sha256:(\w+)\n", (tree / "native" / "yyjson.txt").read_text())
+    if pin is None:
+        raise ValueError("native/yyjson.txt names no release and its hash")
+    package, release, digest = pin.groups()
     header = (tree / ".cache" / "sources" / f"{package}-{release}" / f"{package}.h").read_text()
     found = re.search(r'#define YYJSON_VERSION_STRING "([0-9.]+)"', header)
     if found is None:
         raise ValueError(f"the header of {package} {release} names no version")
     purl = f"pkg:github/ibireme/yyjson@{found[1]}"
-    archive = {"alg": "SHA-256", "content": constants["SHA256"]}
+    archive = {"alg": "SHA-256", "content": digest}
     return {
         "type": "library",
         "bom-ref": purl,
