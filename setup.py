@@ -36,36 +36,28 @@ def _accepts(flag: str) -> bool:
         return False
 
 
-def _extension(name: str, sources: list[str]) -> Extension:
-    return Extension(
-        f"sparkcohort.native.{name}",
-        sources=sources,
-        depends=[str(PIN), str(HEADER), *FILES["h"]],
-        include_dirs=["native", str(YYJSON)],
-        define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None), *HIDDEN],
-        extra_compile_args=[
-            "-std=c11",
-            "-fvisibility=hidden",
-            "-g0",
-            *FAST,
-            *HARDENED,
-            *filter(_accepts, HARDENED_WHERE_KNOWN),
-        ],
-        extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
-        py_limited_api=True,
-    )
-
-
 if not all(path.is_file() for path in (PARSER, HEADER, NOTICE)):
     raise SystemExit(f"sparkcohort: the source of yyjson is not in {YYJSON}: run tools/bootstrap.sh yyjson")
-FILES = {ending: sorted(map(str, Path("native").rglob(f"*.{ending}"))) for ending in ("c", "h")}
-JSON = [path for path in FILES["c"] if path.startswith("native/json/")]
-SHARED = ["native/arrow/blocks.c", "native/values/records.c", "native/values/tree.c", "native/values/tree_export.c"]
-setup(
-    ext_modules=[
-        _extension("_drain", sorted(set(FILES["c"]) - set(JSON))),
-        _extension("_json", [*JSON, *SHARED, str(PARSER)]),
+SOURCES, HEADERS = (sorted(map(str, Path("native").rglob(pattern))) for pattern in ("*.c", "*.h"))
+NATIVE = Extension(
+    "sparkcohort.native._native",
+    sources=[*SOURCES, str(PARSER)],
+    depends=[*HEADERS, str(HEADER), str(PIN)],
+    include_dirs=["native", str(YYJSON)],
+    define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None), *HIDDEN],
+    extra_compile_args=[
+        "-std=c11",
+        "-fvisibility=hidden",
+        "-g0",
+        *FAST,
+        *HARDENED,
+        *filter(_accepts, HARDENED_WHERE_KNOWN),
     ],
+    extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
+    py_limited_api=True,
+)
+setup(
+    ext_modules=[NATIVE],
     license_files=["LICENSE", str(NOTICE)],
     options={"bdist_wheel": {"py_limited_api": ABI}},
 )

@@ -4,7 +4,7 @@
 
 enum { WORDS = 512 }; /* bytes of an error's text */
 
-/* The last two come from kafka_batches alone; see _drain.pyi for what an event has. */
+/* The last two come from kafka_batches alone; see _native.pyi for what an event has. */
 typedef enum { RECORDS, END_OF_LOG, ERROR, BAD_TIMESTAMP, BAD_HEADER, TOO_LARGE, UNPACKING } event_kind;
 
 /* An ERROR of our own decoder has the number that librdkafka's would have: one table in Python knows both. */

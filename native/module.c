@@ -1,4 +1,4 @@
-/* The Python module: see _drain.pyi for what each thing is.  This file, those named decoder and values/records.c know Python, by its stable ABI.
+/* The Python module: see _native.pyi for what each thing is.  This file, those named decoder and values/records.c know Python, by its stable ABI.
  *
  * The rooms, in the order of the data:
  *
@@ -12,14 +12,17 @@
  *   values/         what is inside of records: tree (growing columns of any shape) -> tree_export (into Arrow), avro
  *                   (runs a list of steps; avro_valid looks at it first; avro_wire: how values are written), avro_decoder
  *                   (a column of bytes, for Python); protobuf in the same way
+ *   json/           JSON's records: plan (what is read), json (reads it; yyjson parses, see yyjson.txt), text (dates, times,
+ *                   decimals), json_decoder (a column of bytes, for Python)
  *
- * json/ is a module of its own, see json/module.c.  events.h has what both readers of records answer with.  Neither reader includes the other; arrow/ includes neither. */
+ * events.h has what both readers of records answer with.  Neither reader includes the other; arrow/ includes neither. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "events.h"
+#include "json/json_decoder.h"
 #include "kafka_batches/decoder.h"
 #include "librdkafka/drain.h"
 #include "values/avro_decoder.h"
@@ -389,7 +392,7 @@ static PyType_Slot client_slots[] = {
     {Py_tp_clear, client_clear},       {Py_tp_methods, client_methods}, {0, NULL},
 };
 
-static PyType_Spec client_spec = {"sparkcohort.native._drain.Client", sizeof(Client), 0,
+static PyType_Spec client_spec = {"sparkcohort.native._native.Client", sizeof(Client), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, client_slots};
 
 static PyObject *load(PyObject *module, PyObject *arguments) {
@@ -406,12 +409,12 @@ static PyObject *load(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef functions[] = {{"load", load, METH_VARARGS, NULL}, {0}};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_drain", .m_size = -1, .m_methods = functions};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1, .m_methods = functions};
 
-PyMODINIT_FUNC PyInit__drain(void) {
+PyMODINIT_FUNC PyInit__native(void) {
   PyObject *module = PyModule_Create(&definition);
   PyObject *client = module ? PyType_FromSpec(&client_spec) : NULL;
-  native_error = client ? PyErr_NewException("sparkcohort.native._drain.Error", NULL, NULL) : NULL;
+  native_error = client ? PyErr_NewException("sparkcohort.native._native.Error", NULL, NULL) : NULL;
   if (!native_error || PyModule_AddObjectRef(module, "Client", client) < 0 ||
       PyModule_AddObjectRef(module, "Error", native_error) < 0 || PyModule_AddIntConstant(module, "RECORDS", RECORDS) < 0 ||
       PyModule_AddIntConstant(module, "END_OF_LOG", END_OF_LOG) < 0 || PyModule_AddIntConstant(module, "ERROR", ERROR) < 0 ||
@@ -419,7 +422,7 @@ PyMODINIT_FUNC PyInit__drain(void) {
       PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0 ||
       PyModule_AddIntConstant(module, "TOO_LARGE", TOO_LARGE) < 0 ||
       PyModule_AddIntConstant(module, "UNPACKING", UNPACKING) < 0 || add_decoder(module) < 0 ||
-      add_avro_decoder(module) < 0 || add_protobuf_decoder(module) < 0)
+      add_avro_decoder(module) < 0 || add_protobuf_decoder(module) < 0 || add_json_decoder(module) < 0)
     Py_CLEAR(module);
   Py_XDECREF(client);
   return module;

@@ -396,10 +396,10 @@ static PyType_Slot decoder_slots[] = {
 
 static PyType_Slot part_slots[] = {{Py_tp_dealloc, part_dealloc}, {Py_tp_methods, part_methods}, {0, NULL}};
 
-static PyType_Spec decoder_spec = {"sparkcohort.native._drain.Decoder", sizeof(Decoder), 0,
+static PyType_Spec decoder_spec = {"sparkcohort.native._native.Decoder", sizeof(Decoder), 0,
                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, decoder_slots};
 
-static PyType_Spec part_spec = {"sparkcohort.native._drain.Part", sizeof(Part), 0,
+static PyType_Spec part_spec = {"sparkcohort.native._native.Part", sizeof(Part), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, part_slots};
 
 static PyMethodDef functions[] = {{"crc32c", checksum, METH_VARARGS, NULL}, {0}};

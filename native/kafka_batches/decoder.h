@@ -1,4 +1,4 @@
-/* The Python type that reads Fetch responses; see _drain.pyi. */
+/* The Python type that reads Fetch responses; see _native.pyi. */
 #ifndef COHORT_DECODER_H
 #define COHORT_DECODER_H
 

@@ -18,7 +18,7 @@ typedef struct {
   char words[WORDS];
 } failure;
 
-/* See _drain.pyi for what the numbers are.  `of` is NULL for an error without a partition; `rows` and `runs` are of RECORDS. */
+/* See _native.pyi for what the numbers are.  `of` is NULL for an error without a partition; `rows` and `runs` are of RECORDS. */
 typedef struct {
   event_kind kind;
   const topic *of;

@@ -240,7 +240,7 @@ static PyMethodDef decoder_methods[] = {
 static PyType_Slot decoder_slots[] = {
     {Py_tp_init, decoder_init}, {Py_tp_dealloc, decoder_dealloc}, {Py_tp_methods, decoder_methods}, {0, NULL}};
 
-static PyType_Spec decoder_spec = {"sparkcohort.native._drain.AvroDecoder", sizeof(AvroDecoder), 0, Py_TPFLAGS_DEFAULT,
+static PyType_Spec decoder_spec = {"sparkcohort.native._native.AvroDecoder", sizeof(AvroDecoder), 0, Py_TPFLAGS_DEFAULT,
                                    decoder_slots};
 
 int add_avro_decoder(PyObject *module) {

@@ -1,4 +1,4 @@
-/* The Python type that reads columns of Avro's records; see _drain.pyi. */
+/* The Python type that reads columns of Avro's records; see _native.pyi. */
 #ifndef COHORT_AVRO_DECODER_H
 #define COHORT_AVRO_DECODER_H
 

@@ -143,7 +143,7 @@ static PyMethodDef decoder_methods[] = {{"decode", (PyCFunction)decoder_decode, 
 static PyType_Slot decoder_slots[] = {
     {Py_tp_init, decoder_init}, {Py_tp_dealloc, decoder_dealloc}, {Py_tp_methods, decoder_methods}, {0, NULL}};
 
-static PyType_Spec decoder_spec = {"sparkcohort.native._drain.ProtobufDecoder", sizeof(ProtobufDecoder), 0,
+static PyType_Spec decoder_spec = {"sparkcohort.native._native.ProtobufDecoder", sizeof(ProtobufDecoder), 0,
                                    Py_TPFLAGS_DEFAULT, decoder_slots};
 
 int add_protobuf_decoder(PyObject *module) {

@@ -1,4 +1,4 @@
-/* The Python type that reads columns of Protobuf's records; see _drain.pyi. */
+/* The Python type that reads columns of Protobuf's records; see _native.pyi. */
 #ifndef COHORT_PROTOBUF_DECODER_H
 #define COHORT_PROTOBUF_DECODER_H
 

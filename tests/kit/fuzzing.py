@@ -3,7 +3,7 @@
     python -m tests.kit.fuzzing SECONDS [SEED] [NAME ...]
 
 feeds each of them for so long, prints how much of its code is reached, and leaves what reaches new code in its corpus: decoders in C
-under sanitizers (``fuzz``), readers in Python (``line_fuzz``), and readers whose work is done in C in a Python whose native parts are
+under sanitizers (``fuzz``), readers in Python (``line_fuzz``), and readers whose work is done in C in a Python whose native part is
 built with sanitizers (``sanitized``).  An input that does what must not be is printed, and ends it; the others go on, and the exit
 status tells.
 """

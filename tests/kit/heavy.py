@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from tests.kit.parts import NO_END, decoder
 from tests.kit.record_batches import CODECS, HEAD, Batch, Record, encoded, framed
 
@@ -79,7 +79,7 @@ def packed(kind: Heavy, codec: str) -> tuple[bytes, int]:
             stream.close()
         payload = bytes(sink.getvalue())
     batch = Batch(0, last=kind.records - 1, count=kind.records, codec=number)
-    return framed(batch, payload, lambda data: _drain.crc32c(data, False)), size  # in Python it takes half a minute
+    return framed(batch, payload, lambda data: _native.crc32c(data, False)), size  # in Python it takes half a minute
 
 
 def _memory(field: str) -> int:
@@ -99,7 +99,7 @@ def measure(name: str, codec: str) -> dict[str, int]:
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM counts from here
     before, rows, largest = _memory("VmHWM"), 0, 0
     while (event := part.take(10_000, BUDGET)) is not None:
-        assert event[0] in (_drain.RECORDS, _drain.UNPACKING), event
+        assert event[0] in (_native.RECORDS, _native.UNPACKING), event
         if event[5] is not None:
             rows += event[5][0].num_rows
             largest = max(largest, event[4])

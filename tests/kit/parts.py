@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.kafka.consumer.native_source import taken_rows
@@ -39,10 +39,10 @@ from tests.kit.record_batches import (
 NO_END = 2**63 - 1
 LARGEST = 100_000_000
 KINDS = {
-    _drain.ERROR: "error",
-    _drain.BAD_TIMESTAMP: "timestamp",
-    _drain.BAD_HEADER: "header",
-    _drain.TOO_LARGE: "large",
+    _native.ERROR: "error",
+    _native.BAD_TIMESTAMP: "timestamp",
+    _native.BAD_HEADER: "header",
+    _native.TOO_LARGE: "large",
 }
 Aborted = Sequence[tuple[int, int]] | None
 
@@ -54,10 +54,10 @@ def decoder(
     largest: int = LARGEST,
     window: int = WINDOW,
     by: Any = unpack,
-) -> _drain.Decoder:
+) -> _native.Decoder:
     """As the fetcher makes one."""
     columns = columns or (KAFKA_ROW_WITH_HEADERS if headers else KAFKA_ROW)
-    return _drain.Decoder(fields_of(columns), partial(taken_rows, arrow_rows.schema(columns)), by, largest, window)
+    return _native.Decoder(fields_of(columns), partial(taken_rows, arrow_rows.schema(columns)), by, largest, window)
 
 
 def decompress(codec: int, packed: memoryview) -> bytes:
@@ -84,7 +84,7 @@ class Read:
         high_watermark: int = -1,
         limit: int = 1_000,
         nbytes: int = 1 << 20,
-        by: _drain.Decoder | None = None,
+        by: _native.Decoder | None = None,
     ) -> None:
         """Take all events up to the end or the first fault, which has to come again."""
         self.rows: list[Row] = []
@@ -95,10 +95,10 @@ class Read:
         while (event := part.take(limit, nbytes)) is not None:
             kind, topic, partition, offset, self.number, what = event
             assert (topic, partition) == ("t", 7)
-            if kind == _drain.UNPACKING:
+            if kind == _native.UNPACKING:
                 assert offset == self.position
                 continue
-            if kind != _drain.RECORDS:
+            if kind != _native.RECORDS:
                 self.fault, self.words, self.position = KINDS[kind], what, offset
                 again = part.take(limit, nbytes)
                 assert again is not None

@@ -1,11 +1,11 @@
-"""The native parts as Python loads them, built with sanitizers, in a Python of their own.
+"""The native part as Python loads it, built with sanitizers, in a Python of their own.
 
     run(build(folder), "-m", "tests.kit.sanitized")                         # all corpora, once
     run(build(folder), "-m", "tests.kit.sanitized", "codecs", "60", "1")    # one target of line_fuzz, for so long
     grow(target, 60, 1)                                                     # the same, built and all: what ``make fuzz`` does
 
 What knows Python (buffers, offsets, frames, lists of bad rows, decompression) is in no harness; here it is.  What reads bytes in
-Python is fed with its corpora, too, of which some go through the native parts.
+Python is fed with its corpora, too, of which some go through the native part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 import sparkcohort
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
@@ -41,11 +41,10 @@ LAST: Final = "COHORT_TESTS_LAST_INPUT"
 """The file that has the input at hand, with its length before it: whoever dies by a sanitizer tells nothing in Python."""
 
 PYTHON = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
-SHARED = ("arrow/blocks.c", "values/records.c", "values/tree.c", "values/tree_export.c")
 
 
 def build(folder: Path) -> Path:
-    """A folder in front of the installed packages, with the same package but for its native parts."""
+    """A folder in front of the installed packages, with the same package but for its native part."""
     package = folder / "sparkcohort"
     (package / "native").mkdir(parents=True)
     installed = Path(str(sparkcohort.__file__)).parent
@@ -53,16 +52,11 @@ def build(folder: Path) -> Path:
         if each.name != "native" and each.suffix != ".so":
             (package / each.relative_to(installed)).symlink_to(each)
     (parser,) = json_fuzz.yyjson()
-    sources = {path for path in NATIVE.rglob("*.c") if path.parent.name != "json"}
-    _compile(package / "native" / "_drain.abi3.so", sorted(map(str, sources)))
-    mine = [*map(str, (NATIVE / "json").glob("*.c")), *(str(NATIVE / name) for name in SHARED)]
-    _compile(package / "native" / "_json.abi3.so", [f"-I{parser.parent}", *mine, "-x", "none", str(sanitized(parser))])
-    return folder
-
-
-def _compile(to: Path, sources: list[str]) -> None:
-    command = ["cc", *FLAGS, *PYTHON, *SANITIZED, "-o", str(to), *sources, "-lm"]
+    made, sources = package / "native" / "_native.abi3.so", sorted(map(str, NATIVE.rglob("*.c")))
+    parsing = [f"-I{parser.parent}", str(sanitized(parser))]  # the object by its kind, though its name has none
+    command = ["cc", *FLAGS, *PYTHON, *SANITIZED, "-o", str(made), *sources, "-x", "none", *parsing, "-lm"]
     subprocess.run(command, check=True, timeout=300)
+    return folder
 
 
 def runtime() -> str:
@@ -73,7 +67,7 @@ def runtime() -> str:
 
 
 def run(folder: Path, *program: str, timeout_s: float = 500) -> str:
-    """What a Python with the native parts of this folder prints; AssertionError with its end, and its input, where it fails."""
+    """What a Python with the native part of this folder prints; AssertionError with its end, and its input, where it fails."""
     last = folder / "last-input"
     environment = {
         **os.environ,
@@ -100,7 +94,7 @@ def run(folder: Path, *program: str, timeout_s: float = 500) -> str:
 
 
 def grow(target: Target, seconds: int, seed: int) -> str:
-    """As ``line_fuzz.grow``, for what reads bytes by the native parts."""
+    """As ``line_fuzz.grow``, for what reads bytes by the native part."""
     with tempfile.TemporaryDirectory() as folder:
         program = ("-m", "tests.kit.sanitized", target.name, str(seconds), str(seed))
         return run(build(Path(folder)), *program, timeout_s=seconds + 600).strip()
@@ -169,7 +163,7 @@ def _rows(data: bytes, *, in_pieces: bool) -> int:
     part = by.part(
         records, 0, len(records), "t", 7, plan.position, plan.stop, plan.high_watermark, list(plan.aborted)
     )  # fmt: skip
-    while (event := part.take(plan.rows, plan.nbytes)) is not None and event[0] in (_drain.RECORDS, _drain.UNPACKING):
+    while (event := part.take(plan.rows, plan.nbytes)) is not None and event[0] in (_native.RECORDS, _native.UNPACKING):
         if event[5] is not None:
             event[5][0].validate(full=True)
             rows += event[5][0].num_rows

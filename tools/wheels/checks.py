@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.wheels.build import ROOT, musl_symbols
-from tools.wheels.elf import Part, read_part, wrong_in_part
+from tools.wheels.elf import read_part, wrong_in_part
 from tools.wheels.pack import info_of, read_wheel, wrong_in_record
 from tools.wheels.sbom import NAME
 from tools.wheels.targets import Target
 
-PARTS = ("sparkcohort/native/_drain.abi3.so", "sparkcohort/native/_json.abi3.so")
+NATIVE = "sparkcohort/native/_native.abi3.so"
 FOREIGN = ROOT / ".cache" / "foreign"
 TOOL_S, INSTALL_S, LOAD_S = 300, 600, 300
 LOADED = "loaded"
@@ -34,7 +34,7 @@ def check_wheel(path: Path, target: Target, *, load: bool) -> Verdict:
     """Look at a wheel in every way there is here."""
     files = read_wheel(path)
     wrong = [f"{each} is not as RECORD says" for each in wrong_in_record(files)]
-    wanted = [*PARTS, f"{info_of(files)}/sboms/{NAME}"]
+    wanted = [NATIVE, f"{info_of(files)}/sboms/{NAME}"]
     wrong += [f"{each} is missing" for each in wanted if each not in files]
     if wrong:
         return Verdict(wrong, [], "?")
@@ -44,21 +44,15 @@ def check_wheel(path: Path, target: Target, *, load: bool) -> Verdict:
         known.mkdir()
         if target.libc == "musl":
             libc = read_part(musl_symbols(target, known).read_bytes()).offered
-        parts = {name: read_part(files[name]) for name in PARTS}
-        for name, part in parts.items():
-            wrong += wrong_in_part(name, part, target, libc)
+        part = read_part(files[NATIVE])
+        wrong += wrong_in_part(NATIVE, part, target, libc)
         wrong += _audited(path, target, known)
         by = ["auditwheel", "abi3audit", "its ELF"]
         if load:
             found, how = _loaded(path, target, folder)
             wrong += found
             by.append(how)
-    return Verdict(wrong, by, _highest(parts))
-
-
-def _highest(parts: dict[str, Part]) -> str:
-    highest = max(part.highest_glibc() for part in parts.values())
-    return ".".join(map(str, highest)) or "none"
+    return Verdict(wrong, by, ".".join(map(str, part.highest_glibc())) or "none")
 
 
 def _tool(command: list[str], timeout: int = TOOL_S, **more: str) -> tuple[bool, str]:
@@ -99,7 +93,7 @@ def _loaded(path: Path, target: Target, folder: Path) -> tuple[list[str], str]:
 
 
 def _by_python(path: Path, target: Target, folder: Path, python: list[str]) -> tuple[list[str], str]:
-    """Installed with what it needs, by wheels alone, and a record decoded by each part."""
+    """Installed with what it needs, by wheels alone, and two records decoded."""
     there = folder / "there"
     system = f"{target.machine}-manylinux_2_28"
     options = ["--python-platform", system, "--python-version", "3.11", "--only-binary", ":all:", "--target"]
@@ -119,15 +113,11 @@ def _by_musl(path: Path, target: Target, folder: Path) -> tuple[list[str], str]:
     before = [] if target.machine == platform.machine() else [str(emulator)]
     if not loader.exists() or (before and not emulator.exists()):
         return [], "not loaded: no musl here"
-    wrong = []
-    for name, data in read_wheel(path).items():
-        if name in PARTS:
-            part = folder / Path(name).name
-            part.write_bytes(data)
-            _, words = _tool([*before, str(loader), "--list", str(part)], LOAD_S)
-            # "Error relocating FILE: NAME: symbol not found", one after the other
-            unknown = [each.split(": ")[-1] for each in words.split(": symbol not found")[:-1]]
-            foreign = [each for each in unknown if not each.startswith(("Py", "_Py"))]
-            if foreign or not unknown:
-                wrong.append(f"musl's loader: {words[-500:]}")
+    part = folder / Path(NATIVE).name
+    part.write_bytes(read_wheel(path)[NATIVE])
+    _, words = _tool([*before, str(loader), "--list", str(part)], LOAD_S)
+    # "Error relocating FILE: NAME: symbol not found", one after the other
+    unknown = [each.split(": ")[-1] for each in words.split(": symbol not found")[:-1]]
+    foreign = [each for each in unknown if not each.startswith(("Py", "_Py"))]
+    wrong = [f"musl's loader: {words[-500:]}"] if foreign or not unknown else []
     return wrong, f"resolved by musl's loader on {target.machine}" + (" (qemu)" if before else "")

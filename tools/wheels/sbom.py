@@ -15,7 +15,7 @@ NAME = "sparkcohort.cdx.json"
 SPEC = "1.6"
 SPACE = uuid.UUID("5b0a6b0e-9b1c-5a62-8f0e-6a1f6f3d2c11")
 IN_WHEEL, BESIDE = (
-    "compiled into sparkcohort/native/_json.abi3.so",
+    "compiled into sparkcohort/native/_native.abi3.so",
     "not in the wheel: pip installs it beside; tested with",
 )
 

@@ -42,7 +42,7 @@ class Target(NamedTuple):
 
     @property
     def libraries(self) -> frozenset[str]:
-        """What its native parts may be linked with; all else is found at run time, in what pip installs beside it."""
+        """What its native part may be linked with; all else is found at run time, in what pip installs beside it."""
         if self.libc == "musl":
             return frozenset({self.musl})
         loader = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[self.machine]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.native._drain import AvroDecoder
+from sparkcohort.native._native import AvroDecoder
 from sparkcohort.runtime.shell.registry.schema_registry import NotYetKnownError, RegisteredText
 from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
 from sparkcohort.runtime.values.avro.columns import check_target, column_type

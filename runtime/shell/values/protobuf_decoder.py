@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.native._drain import ProtobufDecoder
+from sparkcohort.native._native import ProtobufDecoder
 from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps

@@ -9,7 +9,7 @@ import sys
 import pytest
 from confluent_kafka import cimpl
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.shell.kafka.consumer import new_source
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
@@ -170,10 +170,10 @@ def test_the_switch() -> None:
 
 def test_a_library_that_is_none() -> None:
     """What isn't a shared object, or has no librdkafka behind it, is an ImportError that says what is wrong."""
-    script = "import sys; from sparkcohort.native import _drain; _drain.load(sys.argv[1])"
-    for path, reason in (("/nowhere.so", "nowhere"), (_drain.__file__, "librdkafka has no rd_kafka_")):
+    script = "import sys; from sparkcohort.native import _native; _native.load(sys.argv[1])"
+    for path, reason in (("/nowhere.so", "nowhere"), (_native.__file__, "librdkafka has no rd_kafka_")):
         done = subprocess.run(
             [sys.executable, "-P", "-c", script, path], capture_output=True, text=True, timeout=60, check=False
         )
         assert f"ImportError: {path if reason == 'nowhere' else reason}" in done.stderr
-    assert _drain.load(cimpl.__file__).startswith("2.")
+    assert _native.load(cimpl.__file__).startswith("2.")

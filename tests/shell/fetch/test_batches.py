@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.shell.kafka.fetch.compression import SNAPPY, unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
 from sparkcohort.runtime.values.columns import KAFKA_ROW, fields_of
@@ -105,7 +105,7 @@ def test_headers_of_a_row_that_never_ended_are_nobodys() -> None:
     part = by.part(data, 0, len(data), "t", 7, 0, NO_END, -1, None)
     event = part.take(10, 1 << 20)
     assert event is not None
-    assert event[0] == _drain.RECORDS
+    assert event[0] == _native.RECORDS
     del part
     whole_one = Record(0, value=b"w", headers=((b"own", b"3"),))
     assert Read(encode(Batch(0, (whole_one,))), by=by).rows[0][5] == [("own", b"3")]
@@ -256,14 +256,14 @@ def test_no_payload_does_harm(data: bytes, codec: int) -> None:
 )
 def test_known_checksums(data: bytes, sum_: int) -> None:
     """Both ways."""
-    assert (_drain.crc32c(data, False), _drain.crc32c(data, True)) == (sum_, sum_)
+    assert (_native.crc32c(data, False), _native.crc32c(data, True)) == (sum_, sum_)
 
 
 @given(data=st.binary(max_size=100), offset=st.integers(0, 9))
 def test_both_checksums_are_equal(data: bytes, offset: int) -> None:
     """Also of bytes that begin anywhere, and as a third one has it."""
     view = memoryview(data)[offset:]
-    assert _drain.crc32c(view, False) == _drain.crc32c(view, True) == segments.crc32c(bytes(view))
+    assert _native.crc32c(view, False) == _native.crc32c(view, True) == segments.crc32c(bytes(view))
 
 
 def test_a_part_lies_in_its_response() -> None:
@@ -288,7 +288,7 @@ def test_what_python_raises_goes_through() -> None:
     def fail(*_: Any) -> Any:
         raise LookupError("mine")
 
-    failing = _drain.Decoder(fields_of(KAFKA_ROW), fail, unpack, LARGEST, WINDOW)
+    failing = _native.Decoder(fields_of(KAFKA_ROW), fail, unpack, LARGEST, WINDOW)
     for by, batch in ((failing, THREE[0]), (decoder(by=fail), THREE[1])):
         data = encode(batch)
         for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns
 from tests.kit.parts import NO_END, decoder, in_pieces, logs
@@ -32,13 +32,13 @@ def rows_of(
     part = decoder(columns=columns, window=window, by=in_pieces).part(data, 0, len(data), "t", 7, 0, NO_END, -1, None)
     batches, offsets, held = [], list[int](), 0
     while (event := part.take(limit, 1 << 20)) is not None:
-        if event[0] == _drain.RECORDS and event[5] is not None:
+        if event[0] == _native.RECORDS and event[5] is not None:
             batch, runs = event[5]
             batch.validate(full=True)
             offsets += expanded(runs, batch.num_rows)
             batches.append(batch)
             held += event[4]
-        elif event[0] != _drain.UNPACKING and event[0] != _drain.RECORDS:
+        elif event[0] != _native.UNPACKING and event[0] != _native.RECORDS:
             break
     assert part.begun()[0] >= len(offsets)
     schema = decoder_schema(columns)
@@ -121,4 +121,4 @@ def test_a_value_that_nobody_asked_for_takes_no_room() -> None:
 def test_what_are_no_fields_is_refused(fields: bytes) -> None:
     """None at all, one twice, and what is none."""
     with pytest.raises(ValueError, match="not fields of a record, each once"):
-        _drain.Decoder(fields, partial(print), partial(print), 1, 1)
+        _native.Decoder(fields, partial(print), partial(print), 1, 1)

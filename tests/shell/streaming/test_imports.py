@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-KAFKA = ("confluent_kafka", "sparkcohort.runtime.shell.kafka.clients", "sparkcohort.native._drain")
+KAFKA = ("confluent_kafka", "sparkcohort.runtime.shell.kafka.clients", "sparkcohort.native._native")
 RPC = (
     "pyarrow._flight",
     "sparkcohort.runtime.shell.rpc.flight",

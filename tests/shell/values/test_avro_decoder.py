@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.native._drain import AvroDecoder
+from sparkcohort.native._native import AvroDecoder
 from sparkcohort.runtime.shell.registry.schema_registry import (
     NotYetKnownError,
     RegisteredText,

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.shell.values.arrow_types import arrow_type
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
@@ -61,7 +61,7 @@ def avro() -> Iterator[tuple[int, object]]:
     plans = avro_fuzz.plans()
     for data in avro_fuzz.FUZZED.inputs():
         steps = plans[data[0] % len(plans)]
-        decoder = _drain.AvroDecoder(packed(steps.target))
+        decoder = _native.AvroDecoder(packed(steps.target))
         decoder.add(-1, *steps.packed(), steps.constants)
         _, bad, _ = decoder.decode(None, *column(data[1:]), 0, 1, False, dropped(steps.target))
         yield data[0] % len(plans), AvroReason(bad[0][1]) if bad else None
@@ -81,7 +81,7 @@ def protobuf() -> Iterator[tuple[int, object]]:
     plans = protobuf_fuzz.plans()
     for data in protobuf_fuzz.FUZZED.inputs():
         steps, framed = plans[data[0] % len(plans)]
-        decoder = _drain.ProtobufDecoder(packed(steps.target), *steps.packed(), steps.constants)
+        decoder = _native.ProtobufDecoder(packed(steps.target), *steps.packed(), steps.constants)
         _, bad = decoder.decode(None, *column(data[1:]), 0, 1, framed, dropped(steps.target))
         yield data[0] % len(plans), ProtobufReason(bad[0][1]) if bad else None
 
@@ -121,7 +121,7 @@ def end_of(data: bytes) -> tuple[int, str] | None:
     by = decoder(columns=what.columns, largest=what.largest, by=lambda _codec, packed, _largest: bytes(packed))
     arguments = (what.position, what.stop, what.high_watermark, list(what.aborted))
     part = by.part(records, 0, len(records), "t", 7, *arguments)
-    while (event := part.take(what.rows, what.nbytes)) is not None and event[0] == _drain.RECORDS:
+    while (event := part.take(what.rows, what.nbytes)) is not None and event[0] == _native.RECORDS:
         continue
     return None if event is None else (event[0], str(event[5]))
 
@@ -133,7 +133,7 @@ def test_the_corpus_has_good_batches_and_bad_ones_of_every_kind() -> None:
     """Every event that a part can end with, and every word for damage; a good log for every plan but those that mend nothing."""
     ends = [end_of(data) for data in batches_fuzz.FUZZED.inputs()]
     kinds = {kind for kind, _ in filter(None, ends)}
-    assert kinds == {_drain.ERROR, _drain.BAD_TIMESTAMP, _drain.BAD_HEADER, _drain.TOO_LARGE}
+    assert kinds == {_native.ERROR, _native.BAD_TIMESTAMP, _native.BAD_HEADER, _native.TOO_LARGE}
     assert None in ends
     words = " ".join(words for _, words in filter(None, ends))
     assert [each for each in DAMAGES if each not in words] == []

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.native import _json
+from sparkcohort.native import _native
 from sparkcohort.runtime.shell.values.json_decoder import BadJson, JsonValues
 from sparkcohort.runtime.values.json.plan import JsonReason
 from sparkcohort.runtime.values.types import (
@@ -253,12 +253,12 @@ def test_what_is_never_closed_is_broken_and_no_lack_of_memory(opening: bytes, ki
 def test_a_plan_that_is_none_is_refused(fields: bytes, names: bytes) -> None:
     """Whatever Python hands over, memory is not touched beyond it."""
     with pytest.raises(ValueError, match="no fields"):
-        _json.JsonDecoder(fields, names)
+        _native.JsonDecoder(fields, names)
 
 
 def test_buffers_that_are_too_short_are_refused() -> None:
     """Before any row is read."""
-    decoder = _json.JsonDecoder(bytes(16), b"\0")
+    decoder = _native.JsonDecoder(bytes(16), b"\0")
     for offsets, rows in ((bytes(4), 1), (bytes(8), 2), (b"", 1)):
         with pytest.raises(ValueError, match="shorter"):
             decoder.decode(None, offsets, b"", 0, rows, print)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkcohort.native import _drain, _json
+from sparkcohort.native import _native
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
@@ -99,10 +99,10 @@ def test_the_limit_is_that_of_arrows_offsets() -> None:
     fields = bytes(16)
     for most in (2**31, -1):
         with pytest.raises((OverflowError, ValueError)):
-            _json.JsonDecoder(fields, b"\0", most)
+            _native.JsonDecoder(fields, b"\0", most)
         with pytest.raises((OverflowError, ValueError)):
-            _drain.AvroDecoder(bytes(8), most)
-    assert _json.JsonDecoder(fields, b"\0", 2**31 - 1).decode(None, b"", b"", 0, 0, lambda _: "rows") == ("rows", [])
+            _native.AvroDecoder(bytes(8), most)
+    assert _native.JsonDecoder(fields, b"\0", 2**31 - 1).decode(None, b"", b"", 0, 0, lambda _: "rows") == ("rows", [])
 
 
 WIDE = [{"name": f"f{number}", "type": ["null", "long"], "default": None} for number in range(50)]
@@ -142,9 +142,9 @@ def test_only_binary_is_read(kind: Any) -> None:
 
 def test_a_decoder_that_was_not_made_reads_nothing() -> None:
     """Nor one whose making failed; and none is made twice."""
-    for kind, good in ((_json.JsonDecoder, (bytes(16), b"\0")), (_drain.AvroDecoder, (bytes(8),))):
-        framed = () if kind is _json.JsonDecoder else (False,)
-        for bad in (None, (b"\1" + bytes(15), b"\0") if kind is _json.JsonDecoder else (b"\1" + bytes(7),)):
+    for kind, good in ((_native.JsonDecoder, (bytes(16), b"\0")), (_native.AvroDecoder, (bytes(8),))):
+        framed = () if kind is _native.JsonDecoder else (False,)
+        for bad in (None, (b"\1" + bytes(15), b"\0") if kind is _native.JsonDecoder else (b"\1" + bytes(7),)):
             decoder: Any = kind.__new__(kind)
             if bad:
                 with pytest.raises(ValueError, match="these are no"):

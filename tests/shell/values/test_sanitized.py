@@ -1,4 +1,4 @@
-"""The native parts as Python loads them, under AddressSanitizer and UndefinedBehaviorSanitizer, fed with the corpora."""
+"""The native part as Python loads it, under AddressSanitizer and UndefinedBehaviorSanitizer, fed with the corpora."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.kit import sanitized
 
 AS_MUCH = """
 import ctypes
-from sparkcohort.native import _json
-decoder = _json.JsonDecoder(bytes(16), b"\\0")
-print(ctypes.CDLL(_json.__file__).__asan_region_is_poisoned is not None)
+from sparkcohort.native import _native
+decoder = _native.JsonDecoder(bytes(16), b"\\0")
+print(ctypes.CDLL(_native.__file__).__asan_region_is_poisoned is not None)
 """
 
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.thorough("built with sanitizers"), pytest.mark.timeout
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The native parts with sanitizers."""
+    """The native part with sanitizers."""
     return sanitized.build(tmp_path_factory.mktemp("sanitized"))
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
@@ -39,9 +39,9 @@ from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, source_of, without_provider
 from sparkcohort.runtime.values.columns import Columns, fields_of
 
-LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
+LIBRDKAFKA = _native.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
 CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
-Found: TypeAlias = tuple[int, str, int, int, int, Any]  # see _drain.pyi
+Found: TypeAlias = tuple[int, str, int, int, int, Any]  # see _native.pyi
 
 _log = logging.getLogger("sparkcohort.record_source")
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
@@ -61,8 +61,8 @@ class NativeSource(RecordSource):
         settings = {"log.queue": True, **without_provider(librdkafkas(conf))}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:
-            self._client = _drain.Client(pairs, fields_of(columns), take)
-        except _drain.Error as error:
+            self._client = _native.Client(pairs, fields_of(columns), take)
+        except _native.Error as error:
             raise _exception(error) from None
         self._follow_tokens()
 
@@ -71,7 +71,7 @@ class NativeSource(RecordSource):
         if spans:
             try:
                 self._client.assign([(*tp, *span) for tp, span in spans.items()])
-            except _drain.Error as error:
+            except _native.Error as error:
                 raise _exception(error) from None
             self._assigned.update(spans)
 
@@ -82,7 +82,7 @@ class NativeSource(RecordSource):
             self._assigned -= gone
             try:
                 self._client.unassign(list(gone))
-            except _drain.Error as error:
+            except _native.Error as error:
                 raise _exception(error) from None
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
@@ -101,7 +101,7 @@ class NativeSource(RecordSource):
         self._await_token(timeout_s)
         try:
             return self._client.log_range(*tp, int(timeout_s * 1000))
-        except _drain.Error as error:
+        except _native.Error as error:
             raise _exception(error) from None
 
     def log_end(self, tp: TopicPartition) -> int | None:
@@ -114,7 +114,7 @@ class NativeSource(RecordSource):
         self._await_token(timeout_s)
         try:
             return self._client.exists(*tp, int(timeout_s * 1000))
-        except _drain.Error as error:
+        except _native.Error as error:
             raise _exception(error) from None
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class NativeSource(RecordSource):
                 self._on_error(KafkaError(KafkaError._AUTHENTICATION, str(failure)))
         elif token is not self._token:
             pairs = tuple(text for pair in token.extensions.items() for text in pair)
-            with suppress(_drain.Error):  # it has ended just now: there will be another one
+            with suppress(_native.Error):  # it has ended just now: there will be another one
                 self._client.set_token(token.value, int(token.ends * 1000), token.principal, pairs)
                 self._token = token
 
@@ -165,14 +165,14 @@ def event_of(found: Found) -> Event:
     """What the native code tells of a partition."""
     kind, topic, partition, offset, number, what = found
     tp = TopicPartition(topic, partition)
-    if kind == _drain.RECORDS:
+    if kind == _native.RECORDS:
         batch, runs = what or (None, None)
         return Records(tp, offset, batch, number, runs)
-    if kind == _drain.END_OF_LOG:
+    if kind == _native.END_OF_LOG:
         return EndOfLog(tp, offset)
-    if kind == _drain.BAD_TIMESTAMP:
+    if kind == _native.BAD_TIMESTAMP:
         return PartitionError(tp, timestamp_error(tp, offset, number))
-    if kind == _drain.BAD_HEADER:
+    if kind == _native.BAD_HEADER:
         return PartitionError(tp, header_error(tp, offset))
     return PartitionError(tp, KafkaError(number, what), offset)
 
@@ -186,5 +186,5 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _exception(error: _drain.Error) -> KafkaException:
+def _exception(error: _native.Error) -> KafkaException:
     return KafkaException(KafkaError(*error.args))

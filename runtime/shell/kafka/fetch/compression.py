@@ -22,7 +22,7 @@ _LENGTH = struct.Struct(">i")
 
 
 def unpack(codec: int, packed: memoryview, largest: int, at_once: int = AT_ONCE) -> Any:
-    """The records of a batch, as ``_drain.Decoder`` wants them; raises OSError, ValueError."""
+    """The records of a batch, as ``_native.Decoder`` wants them; raises OSError, ValueError."""
     if codec == SNAPPY:
         return _snappy(packed, largest, at_once)
     return pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(packed)), _STREAMS[codec])

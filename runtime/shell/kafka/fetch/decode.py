@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from functools import partial
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.kafka.consumer.native_source import event_of, taken_rows
@@ -37,16 +37,16 @@ class PartDecoder:
         """Nothing is decoded yet."""
         self._largest = largest
         take = partial(taken_rows, arrow_rows.schema(columns))
-        self._decoder = _drain.Decoder(fields_of(columns), take, unpack, largest.nbytes, WINDOW)
+        self._decoder = _native.Decoder(fields_of(columns), take, unpack, largest.nbytes, WINDOW)
 
-    def part(self, frame: memoryview, of: Partition, found: FetchedPartition, *, committed: bool) -> _drain.Part:
+    def part(self, frame: memoryview, of: Partition, found: FetchedPartition, *, committed: bool) -> _native.Part:
         """A partition's share of an answer, which has to stay as it is until the last event."""
         return self._decoder.part(
             frame, found.start, found.end, of.tp.topic, of.tp.partition, of.position, of.end,
             found.high_watermark, found.aborted if committed else None,
         )  # fmt: skip
 
-    def take(self, of: Partition, part: _drain.Part, records: int, nbytes: int) -> Event | Later | None:
+    def take(self, of: Partition, part: _native.Part, records: int, nbytes: int) -> Event | Later | None:
         """The next run of records, None after the last; a fault ends the partition.
 
         Raises MemoryError that says where, and whatever Python makes of a batch: the part is no more what it was.
@@ -60,9 +60,9 @@ class PartDecoder:
             ) from error
         if found is None:
             return None
-        if found[0] == _drain.UNPACKING:
+        if found[0] == _native.UNPACKING:
             return Later.LATER
-        if found[0] == _drain.TOO_LARGE:
+        if found[0] == _native.TOO_LARGE:
             return PartitionError(of.tp, self._too_large(of, *found[3:5]), of.taken)
         event = event_of(found)
         if isinstance(event, Records):

@@ -20,7 +20,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from sparkcohort.native import _drain
+from sparkcohort.native import _native
 from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.kafka.fetch_messages import (
     NO_ID,
@@ -106,7 +106,7 @@ class FetchClient:
         largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
         self._decoder = PartDecoder(largest, columns=columns)
         self._assigned: dict[TopicPartition, Partition] = {}
-        self._ready: deque[tuple[Partition, _drain.Part | Event]] = deque()
+        self._ready: deque[tuple[Partition, _native.Part | Event]] = deque()
         self._links: dict[int, Link] = {}
         asker = MetadataClient(servers(bootstrap_of(said)), self._settings)
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
@@ -194,7 +194,7 @@ class FetchClient:
                 self._ready.popleft()
                 continue
             try:
-                event = what if not isinstance(what, _drain.Part) else self._decoder.take(of, what, records, nbytes)
+                event = what if not isinstance(what, _native.Part) else self._decoder.take(of, what, records, nbytes)
             except Exception:
                 self.assign({of.tp: (of.taken, of.end)})  # the part is no more what it was
                 if not events:

@@ -1,9 +1,6 @@
-/* A column of bytes from Python, and back to it a column of structs and what was wrong with which row; see _json.pyi.
- *
- * This file knows Python, by its stable ABI.  plan.c has what is to be read, json.c reads it, text.c knows dates, times and
- * decimals.  yyjson, a pinned release that setup.py gets, parses; values/tree.h has the columns. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+/* A column of bytes from Python, and back to it a column of structs and what was wrong with which row; see _native.pyi. */
+#include "json_decoder.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -137,15 +134,12 @@ static PyMethodDef decoder_methods[] = {{"decode", (PyCFunction)decoder_decode, 
 static PyType_Slot decoder_slots[] = {
     {Py_tp_init, decoder_init}, {Py_tp_dealloc, decoder_dealloc}, {Py_tp_methods, decoder_methods}, {0, NULL}};
 
-static PyType_Spec decoder_spec = {"sparkcohort.native._json.JsonDecoder", sizeof(Decoder), 0, Py_TPFLAGS_DEFAULT,
+static PyType_Spec decoder_spec = {"sparkcohort.native._native.JsonDecoder", sizeof(Decoder), 0, Py_TPFLAGS_DEFAULT,
                                    decoder_slots};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_json", .m_size = -1};
-
-PyMODINIT_FUNC PyInit__json(void) {
-  PyObject *module = PyModule_Create(&definition);
-  PyObject *decoder = module ? PyType_FromSpec(&decoder_spec) : NULL;
-  if (!decoder || PyModule_AddObjectRef(module, "JsonDecoder", decoder) < 0) Py_CLEAR(module);
-  Py_XDECREF(decoder);
-  return module;
+int add_json_decoder(PyObject *module) {
+  PyObject *type = PyType_FromSpec(&decoder_spec);
+  int added = type ? PyModule_AddObjectRef(module, "JsonDecoder", type) : -1;
+  Py_XDECREF(type);
+  return added;
 }
