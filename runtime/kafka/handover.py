@@ -41,8 +41,6 @@ SIGN_MS = 10_000
 """So long the asking driver waits for a sign of life; one that lives gives the first within a second."""
 RENEWAL_MS = 3_000
 """How often the running driver says again that it has heard."""
-ALONE_MS = 3_000
-"""The patience where the group has no member: a driver that has not joined yet may be there all the same."""
 FREE = ""
 """The request of a hand-over that is for the next driver that asks."""
 LONGEST_TEXT = 200
@@ -133,14 +131,12 @@ class AskingSide(Struct, frozen=True):
     to: RunName | None = None  # the run that is asked; set in ASKED and CLAIMING
     renewal: int = -1  # of the last ``heard``; -1 before the first
     sign_ms: int = 0  # when the last sign of life was read, or could not be looked for; in ASKED and CLAIMING
-    patience_ms: int = SIGN_MS  # the longest time without a sign
 
 
 class Looked(Struct, frozen=True):
-    """What stands in Kafka: the newest run's record, whether the group has members, all that is of hand-overs."""
+    """What stands in Kafka: the newest run's record, and all that is of hand-overs."""
 
     newest: CommitMetadata
-    members: bool
     records: tuple[HandoverRecord, ...]
 
 
@@ -163,7 +159,7 @@ def step_asking(
         return asking, None
     if now_ms - asking.since_ms >= asking.timeout_ms:
         return replace(asking, state=AskingState.TIMED_OUT), None
-    if asking.to is None or written is not None or now_ms - asking.sign_ms < asking.patience_ms:
+    if asking.to is None or written is not None or now_ms - asking.sign_ms < SIGN_MS:
         return asking, written
     claimed = asking.state is AskingState.CLAIMING
     return replace(asking, state=AskingState.GRANTED if claimed else AskingState.SILENT), None
@@ -179,8 +175,7 @@ def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide,
         if FREE in parked:
             return replace(asking, state=AskingState.GRANTED), None
         state = AskingState.CLAIMING if parked else AskingState.ASKED
-        patience_ms = SIGN_MS if event.members or parked else ALONE_MS
-        asking = replace(asking, state=state, to=newest, renewal=-1, sign_ms=now_ms, patience_ms=patience_ms)
+        asking = replace(asking, state=state, to=newest, renewal=-1, sign_ms=now_ms)
         # What stands for another asking driver is replaced: it ends when it reads that.
         return asking, _question(asking, newest)
     ours = next((record for record in records if record.request == asking.request), None)
@@ -189,7 +184,7 @@ def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide,
     if ours.answer is HandoverAnswer.PARKED:
         return asking if asking.state is AskingState.CLAIMING else replace(asking, state=AskingState.GRANTED), None
     if ours.answer is HandoverAnswer.HEARD and ours.renewal != asking.renewal:
-        return replace(asking, renewal=ours.renewal, sign_ms=now_ms, patience_ms=SIGN_MS), None
+        return replace(asking, renewal=ours.renewal, sign_ms=now_ms), None
     return asking, None
 
 

@@ -6,9 +6,8 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
@@ -28,7 +27,6 @@ log = clients.log
 SUFFIX = ".handover"
 REQUEST_S = 5.0
 LOOK_S = 0.25
-_NOBODY = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD})
 _DENIED = frozenset(
     {
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -97,7 +95,7 @@ class HandoverClient:
         records = self.records()
         ours = [tp for tp, (_, text) in committed.items() if (found := decode(text)).run == newest.run and found.run]
         self._place = min(ours, default=None)  # the same for all who ask the same run
-        return Looked(newest, self._has_members(), records)
+        return Looked(newest, records)
 
     def write(self, record: HandoverRecord) -> None:
         """Write where the last look has found this request, else beside the newest.  Raises HandoverDenied, HandoverDelayed, NoToken."""
@@ -106,7 +104,19 @@ class HandoverClient:
         assert place is not None  # noqa: S101  whoever writes has read whom it answers
         position = Position(*place, 0, machine.encode_handover(record))
         group = self.group_id + SUFFIX
-        self._result(lambda admin: group_requests.commit_offsets(admin, group, [position]))
+        try:
+            self._renew()
+            if self._admin is None:
+                self._admin = clients.new_admin(self._conf)
+            answer = group_requests.commit_offsets(self._admin, group, [position]).result(REQUEST_S)
+        except KafkaException as error:
+            raise self._failure(error) from None
+        except TimeoutError as error:
+            self._admin = None  # and its request: what is written late must not come after what is written next
+            raise HandoverDelayed(f"hand-over of group {self.group_id}: {clients.text_of(error)}") from None
+        for each in answer.topic_partitions or ():
+            if each.error is not None:
+                raise self._failure(KafkaException(each.error))
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         try:
@@ -133,29 +143,6 @@ class HandoverClient:
 
     def _renew(self) -> None:
         self._files.let_go(self.close)
-
-    def _has_members(self) -> bool:
-        group = self.group_id
-        found = self._result(lambda admin: group_requests.describe_groups(admin, [group])[group])
-        return found is not None and found.state not in _NOBODY
-
-    def _result(self, ask: Callable[[AdminClient], Any]) -> Any:
-        try:
-            self._renew()
-            if self._admin is None:
-                self._admin = clients.new_admin(self._conf)
-            answer = ask(self._admin).result(REQUEST_S)
-        except KafkaException as error:
-            if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
-                return None
-            raise self._failure(error) from None
-        except TimeoutError as error:
-            self._admin = None  # and its request: what is written late must not come after what is written next
-            raise HandoverDelayed(f"hand-over of group {self.group_id}: {clients.text_of(error)}") from None
-        for each in getattr(answer, "topic_partitions", None) or ():
-            if each.error is not None:
-                raise self._failure(KafkaException(each.error))
-        return answer
 
     def _failure(self, error: KafkaException) -> CohortError:
         text = clients.text_of(error)

@@ -37,7 +37,7 @@ class Kafka:
 
     def look(self) -> Looked:
         """The query has stopped."""
-        return Looked(RUN, False, (HandoverRecord(HandoverAnswer.PARKED, FREE, RunName(RUN.run, RUN.id)),))
+        return Looked(RUN, (HandoverRecord(HandoverAnswer.PARKED, FREE, RunName(RUN.run, RUN.id)),))
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
         """Where it has ended."""

@@ -222,8 +222,7 @@ def test_after_its_end_for_good_the_group_is_unloaded(world: World) -> None:
     world.coordinator.stop()
     joining.join(10)
     assert [answer.error for answer in answers if isinstance(answer, JoinGroupReply)] == [ErrorCode.NOT_COORDINATOR]
-    beat = world.call(Heartbeat("driver-run-1", "driver", 1001))
-    assert isinstance(beat, HeartbeatReply) and beat.error is ErrorCode.NOT_COORDINATOR
+    assert a.heartbeat() == ErrorCode.NOT_COORDINATOR
     tp = min(a.owned)
     assert a.commit(tp, 9, a.owned[tp]) == ErrorCode.NOT_COORDINATOR
     assert world.coordinator.group.state == "Dead"

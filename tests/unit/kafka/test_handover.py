@@ -22,9 +22,9 @@ OTHER = replace(ASK, request="another")
 FENCED = h.HandoverRecord(HandoverAnswer.FENCED, "six", TO, "old-host")
 
 
-def looked(*records: h.HandoverRecord, newest: CommitMetadata = RUN, members: bool = True) -> h.Looked:
+def looked(*records: h.HandoverRecord, newest: CommitMetadata = RUN) -> h.Looked:
     """What Kafka has."""
-    return h.Looked(newest, members, records)
+    return h.Looked(newest, records)
 
 
 def asking(state: AskingState = AskingState.ASKED) -> AskingSide:
@@ -93,28 +93,26 @@ def test_an_end_stays() -> None:
 
 
 def test_patience() -> None:
-    """Without a sign ten seconds, three where the group is empty; a driver that gives signs has the whole time-out."""
+    """Without a sign ten seconds; a driver that gives signs has the whole time-out."""
     asked = h.step_asking(asking(AskingState.LOOKING), looked(), 0)[0]
     assert h.step_asking(asked, looked(ASK), h.SIGN_MS - 1)[0].state is AskingState.ASKED
     assert h.step_asking(asked, looked(ASK), h.SIGN_MS)[0].state is AskingState.SILENT
-    alone = h.step_asking(asking(AskingState.LOOKING), looked(members=False), 0)[0]
-    assert h.step_asking(alone, looked(ASK), h.ALONE_MS)[0].state is AskingState.SILENT
     for number, at in enumerate(range(1, 50_000, h.SIGN_MS - 1)):  # each sign is a new one, none read twice in time
-        heard = h.step_asking(alone, looked(replace(HEARD, renewal=number)), at)[0]
+        heard = h.step_asking(asked, looked(replace(HEARD, renewal=number)), at)[0]
         assert heard.state is AskingState.ASKED
         late = h.step_asking(heard, looked(replace(HEARD, renewal=number)), at + h.SIGN_MS)[0]
         assert late.state is AskingState.SILENT
-        alone = heard
-    away = h.step_asking(alone, h.LookFailed(), 59_000)[0]  # Kafka was: the other one could give no sign
+        asked = heard
+    away = h.step_asking(asked, h.LookFailed(), 59_000)[0]  # Kafka was: the other one could give no sign
     assert h.step_asking(away, looked(replace(HEARD, renewal=number)), 59_999)[0].state is AskingState.ASKED
     assert h.step_asking(away, looked(replace(HEARD, renewal=99)), 60_000)[0].state is AskingState.TIMED_OUT
     assert h.step_asking(asking(AskingState.LOOKING), h.LookFailed(), 60_000)[0].state is AskingState.TIMED_OUT
 
 
 def test_a_claim_waits_for_a_driver_that_may_live() -> None:
-    """Ten seconds in which it could reserve its run, counted while Kafka answers; also in a group without members."""
+    """Ten seconds in which it could reserve its run, counted while Kafka answers."""
     parked = replace(OTHER, answer=HandoverAnswer.PARKED)
-    claiming, written = h.step_asking(asking(AskingState.LOOKING), looked(parked, members=False), 0)
+    claiming, written = h.step_asking(asking(AskingState.LOOKING), looked(parked), 0)
     assert written == PARKED
     assert h.step_asking(claiming, looked(PARKED), h.SIGN_MS - 1)[0].state is AskingState.CLAIMING
     assert h.step_asking(claiming, looked(PARKED), h.SIGN_MS)[0].state is AskingState.GRANTED
