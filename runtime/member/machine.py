@@ -436,7 +436,6 @@ _REACTIONS: Mapping[ErrorCode, Callable[[_MemberStep, ErrorCode, str], None]] = 
     ErrorCode.MEMBER_ID_REQUIRED: _join_with_id,
     ErrorCode.REBALANCE_IN_PROGRESS: _rejoin,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _retry,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _retry,
     ErrorCode.NOT_COORDINATOR: _retry,
 }
 

@@ -24,13 +24,9 @@ BATCH_BUCKETS_MS: Final = (*BUCKETS_MS[4:], 120_000, 300_000, 600_000, 1_800_000
 
 REFUSED_REQUESTS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "Loads")
 """The requests whose refusals are counted: the group's, and a member's report of its loads."""
-_OF_THE_WHOLE_GROUP: Final = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.INVALID_GROUP_ID,
-    ErrorCode.NOT_COORDINATOR,
-}
-REFUSALS: Final = tuple(error.name for error in ErrorCode if error not in SIGNALS | _OF_THE_WHOLE_GROUP)
+REFUSALS: Final = tuple(
+    error.name for error in ErrorCode if error not in SIGNALS | {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
 """The errors with which they may be refused."""
 
 _REASONS: Final = {reason for kind in Format for reason in reasons(kind)}
