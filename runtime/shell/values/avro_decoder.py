@@ -67,9 +67,9 @@ class AvroValues:
         passing: list[int] = []
         try:
             while True:
-                what, bad, missing = self._attempt(values)
+                rows, bad, missing = self._attempt(values)
                 if not missing:
-                    return what, bad
+                    return rows, bad
                 passing += self._find(missing)
         finally:
             for schema_id in passing:
@@ -81,26 +81,26 @@ class AvroValues:
         not_yet: NotYetKnownError | None = None
         for schema_id in dict.fromkeys(missing):
             try:
-                found = self._writers(self._registered(schema_id)) if self._writers else "no schemas are known"
+                answer = self._writers(self._registered(schema_id)) if self._writers else "no schemas are known"
             except NotYetKnownError as error:
                 not_yet = error  # the others are asked for meanwhile: all of them wait at the same time
                 continue
-            if isinstance(found, str):
+            if isinstance(answer, str):
                 passing.append(schema_id)
-                self._add(schema_id, without_schema(self.target, found))
+                self._add(schema_id, without_schema(self.target, answer))
             else:
-                self._add(schema_id, self._resolved(self._registered(schema_id), found))
+                self._add(schema_id, self._resolved(self._registered(schema_id), answer))
         if not_yet is not None:
             for schema_id in passing:
                 self._drop(schema_id)
             raise not_yet
         return passing
 
-    def _resolved(self, schema_id: int | str, found: RegisteredText) -> StepList:
-        if found.kind != "AVRO":
-            return without_schema(self.target, f"schema {schema_id} is {found.kind}, not AVRO")
+    def _resolved(self, schema_id: int | str, answer: RegisteredText) -> StepList:
+        if answer.kind != "AVRO":
+            return without_schema(self.target, f"schema {schema_id} is {answer.kind}, not AVRO")
         try:
-            return resolve(parse_schema(found.text, found.references), self._reader, self.target)
+            return resolve(parse_schema(answer.text, answer.references), self._reader, self.target)
         except AvroSchemaError as error:
             return without_schema(self.target, f"schema {schema_id} is broken: {error}")
         except Exception as error:  # noqa: BLE001  a schema from outside that nobody foresaw: its records are bad, the query goes on
@@ -122,8 +122,8 @@ class AvroValues:
             return pa.Array._import_from_c(address, self.type)
 
         framed = self._writers is not None
-        what, bad, missing = self._decoder.decode(validity, offsets, data, values.offset, len(values), framed, take)
-        return what, [self._bad(*each) for each in bad or ()], missing
+        rows, bad, missing = self._decoder.decode(validity, offsets, data, values.offset, len(values), framed, take)
+        return rows, [self._bad(*each) for each in bad or ()], missing
 
     def _bad(self, row: int, reason: int, at: int, schema_id: int, constant: int) -> BadRecord:
         detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""

@@ -54,8 +54,8 @@ class ProtobufValues:
         def take(address: int) -> Any:
             return pa.Array._import_from_c(address, self.type)
 
-        what, bad = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
-        return what, [self._bad(*each) for each in bad]
+        rows, bad = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
+        return rows, [self._bad(*each) for each in bad]
 
     def _bad(self, row: int, reason: int, at: int, step: int) -> BadMessage:
         path = self._steps.paths[step] if step >= 0 else ""
