@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from sparkcohort.runtime.errors import CohortError
@@ -38,8 +38,16 @@ def token_file(settings: Mapping[str, str]) -> tuple[str, float]:
 def _end(path: str, token: str) -> float:
     """When the token ends, by its own claims."""
     try:
-        body = token.split(".")[1]
-        ends = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"]
-        return float(ends)
-    except (IndexError, KeyError, TypeError, ValueError):
+        return float(claims_of(token)["exp"])
+    except (KeyError, TypeError, ValueError):
         raise CohortError(f"there is no JSON web token with an end (exp) in {path}: {_OWN}") from None
+
+
+def claims_of(token: str) -> Mapping[str, Any]:
+    """What a JSON web token claims, unchecked.  Raises ValueError for what is none."""
+    body = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except RecursionError:
+        raise ValueError from None
+    return claims if isinstance(claims, dict) else {}

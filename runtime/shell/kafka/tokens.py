@@ -32,7 +32,7 @@ LEAST_PACE_S, MOST_PACE_S = 1.0, 10.0  # between two calls that fail
 SLACK_S: Final = 0.5  # of the thread's waking, by which two clocks may differ
 REPEAT_S: Final = 30.0  # between two warnings of the same trouble
 # The settings that tell a provider whom the token is for.
-_TOLD: Final = ("bootstrap.servers", "security.protocol")
+_TOLD: Final = ("bootstrap.servers", "security.protocol", "https.ca.location", "https.ca.pem")
 _LOGIN: Final = "sasl.oauthbearer."
 
 _sources: dict[tuple[str, frozenset[tuple[str, str]]], TokenSource] = {}

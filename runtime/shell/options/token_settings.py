@@ -10,15 +10,20 @@ import re
 import shlex
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 from sparkcohort.runtime.errors import OptionError
 
 PROVIDER: Final = "sasl.oauthbearer.provider"
 MSK_IAM: Final = "sparkcohort.tokens:msk_iam"
 TOKEN_FILE: Final = "sparkcohort.tokens:token_file"  # noqa: S105  a function's name
+CLIENT_CREDENTIALS: Final = "sparkcohort.tokens:client_credentials"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID: Final = "sasl.oauthbearer.client.id"
+CLIENT_SECRET: Final = "sasl.oauthbearer.client.secret"  # noqa: S105  a setting's name
 GUIDE: Final = "docs/operate/logins.md"
 _CONFIG, _METHOD, _MECHANISM = "sasl.oauthbearer.config", "sasl.oauthbearer.method", "sasl.mechanisms"
+_GRANT, _METADATA = "sasl.oauthbearer.grant.type", "sasl.oauthbearer.metadata.authentication.type"
 _AWS: Final = "AWS_MSK_IAM"
 _SHAPE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _KAFKAS_HANDLER: Final = re.compile(
@@ -93,6 +98,30 @@ def _from_a_file(out: dict[str, str]) -> None:
         del out[_METHOD]  # of the call-back handler, which asks retrievers
 
 
+def _by_client_credentials(out: dict[str, str]) -> None:
+    """librdkafka's method ``oidc`` with an id and a secret becomes our provider, for the driver's clients and for ours.
+
+    With an assertion (KIP-1139) or a cloud's metadata it stays librdkafka's.
+    """
+    by_oidc = out.get(_MECHANISM) == "OAUTHBEARER" and out.get(_METHOD, "").lower() == "oidc" and PROVIDER not in out
+    logs_in = out.get("security.protocol", "").startswith("sasl_")
+    other = out.get(_GRANT, "client_credentials") != "client_credentials" or out.get(_METADATA, "none") != "none"
+    if not by_oidc or not logs_in or other:
+        return
+    missing = [name for name in (CLIENT_ID, CLIENT_SECRET, ENDPOINT) if not out.get(name)]
+    if missing:
+        raise OptionError(f"option kafka.{missing[0]} is missing: client credentials (kafka.{_METHOD}=oidc) need it")
+    try:
+        url = urlsplit(out[ENDPOINT].strip())
+        fine = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise OptionError(f"option kafka.{ENDPOINT} must be an address, https://id.example.org/token")
+    out[PROVIDER] = CLIENT_CREDENTIALS
+    del out[_METHOD]
+
+
 def completed(conf: Mapping[str, str]) -> dict[str, str]:
     """librdkafka's settings with what a provider of tokens needs beside it.  Raises OptionError for what contradicts it."""
     out = dict(conf)
@@ -100,6 +129,7 @@ def completed(conf: Mapping[str, str]) -> dict[str, str]:
         out[_MECHANISM] = "OAUTHBEARER"
         out.setdefault(PROVIDER, MSK_IAM)
     _from_a_file(out)
+    _by_client_credentials(out)
     name = out.get(PROVIDER, "")
     if not name:
         out.pop(PROVIDER, None)

@@ -25,6 +25,10 @@ MODULE = "org.apache.kafka.common.security"
 USER = 'required username="alice" password="hunter2";'
 PLAIN = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule {USER}"}
 SCRAM = {"kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule {USER}"}
+ASSERTION = {
+    "kafka.sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+    "kafka.sasl.oauthbearer.assertion.file": "{}/me.pem",
+}
 OAUTH = {
     "kafka.sasl.mechanism": "OAUTHBEARER",
     "kafka.sasl.jaas.config": f'{MODULE}.oauthbearer.OAuthBearerLoginModule required clientId="a" clientSecret="b";',
@@ -60,7 +64,8 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SASL_PLAINTEXT", PLAIN, ""),
         ("SASL_SSL", SCRAM, ""),
         ("SASL_SSL", SCRAM | {"kafka.sasl.mechanism": "SCRAM-SHA-256"}, ""),
-        ("SASL_SSL", OAUTH | {"kafka.sasl.oauthbearer.method": "oidc"}, "the SASL mechanism OAUTHBEARER"),
+        ("SASL_SSL", OAUTH | {"kafka.sasl.oauthbearer.method": "oidc"}, ""),
+        ("SASL_SSL", OAUTH | ASSERTION, "the SASL mechanism OAUTHBEARER"),
         ("PLAINTEXT", {"kafka.debug": "fetch"}, "debug=fetch"),
         ("PLAINTEXT", {"kafka.topic.blacklist": "^x"}, "the setting topic.blacklist"),
         ("PLAINTEXT", {"kafka.linger.ms": "5", "kafka.client.rack": "a", "kafka.fetch.max.wait.ms": "100"}, ""),

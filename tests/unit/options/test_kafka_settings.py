@@ -116,7 +116,7 @@ def test_jaas_user_and_password(module: str, mechanism: str) -> None:
 
 
 def test_jaas_oauth() -> None:
-    """Client credentials of KIP-768 become librdkafka's OIDC method."""
+    """Client credentials of KIP-768 become our provider of tokens, librdkafka's names of them its settings."""
     jaas = f'{OAUTH} required clientId="me" clientSecret="s3cret" scope="kafka" extension_logicalCluster="lkc-1";'
     conf = given(
         security__protocol="SASL_SSL",
@@ -125,7 +125,8 @@ def test_jaas_oauth() -> None:
         sasl__login__callback__handler__class=HANDLER,
         sasl__oauthbearer__token__endpoint__url="https://id.example.org/token",
     ).kafka
-    assert conf["sasl.oauthbearer.method"] == "oidc"
+    assert conf["sasl.oauthbearer.provider"] == "sparkcohort.tokens:client_credentials"
+    assert "sasl.oauthbearer.method" not in conf
     assert conf["sasl.oauthbearer.client.id"] == "me"
     assert conf["sasl.oauthbearer.client.secret"] == "s3cret"
     assert conf["sasl.oauthbearer.extensions"] == "logicalCluster=lkc-1"

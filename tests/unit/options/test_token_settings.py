@@ -9,6 +9,7 @@ import pytest
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.connection_settings import unsupported
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
+from sparkcohort.runtime.shell.options.token_settings import completed
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 SECURE = {"security.protocol": "SASL_SSL"}
@@ -110,7 +111,7 @@ def test_handlers_of_others_that_make_tokens(handler: str, words: str) -> None:
 
 @pytest.mark.parametrize("package", [OAUTH, f"{OAUTH}.secured"])
 def test_kafkas_own_handler(package: str) -> None:
-    """It asks a token endpoint with client credentials, which librdkafka does by itself (KIP-768)."""
+    """It asks a token endpoint with client credentials (KIP-768), as a provider of ours does."""
     kafka = SECURE | {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
@@ -118,8 +119,50 @@ def test_kafkas_own_handler(package: str) -> None:
         "sasl.jaas.config": f'{OAUTH}.OAuthBearerLoginModule required clientId="a" clientSecret="b";',
     }
     options = given(kafka)
-    assert options.kafka["sasl.oauthbearer.method"] == "oidc"
-    assert "sasl.oauthbearer.provider" not in options.kafka
+    assert options.kafka["sasl.oauthbearer.provider"] == "sparkcohort.tokens:client_credentials"
+    assert "sasl.oauthbearer.method" not in options.kafka
+
+
+CLIENT: dict[str, str] = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "a",
+    "sasl.oauthbearer.client.secret": "b",
+    "sasl.oauthbearer.token.endpoint.url": "https://id.example.org/token",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sasl.oauthbearer.client.id": ""}, "option kafka.sasl.oauthbearer.client.id is missing: client credentials"),
+        ({"sasl.oauthbearer.client.secret": ""}, "option kafka.sasl.oauthbearer.client.secret is missing"),
+        ({"sasl.oauthbearer.token.endpoint.url": ""}, "option kafka.sasl.oauthbearer.token.endpoint.url is missing"),
+        ({"sasl.oauthbearer.token.endpoint.url": "ftp://x/y"}, "must be an address, https://"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https:///token"}, "must be an address, https://"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://x:y/token"}, "must be an address, https://"),
+    ],
+)
+def test_client_credentials_that_are_not_whole(changed: dict[str, str], words: str) -> None:
+    """What is missing is told when the options are read, by its name."""
+    assert words in refused(SECURE | CLIENT | changed)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {
+            "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "sasl.oauthbearer.assertion.file": "/x",
+        },
+        {"sasl.oauthbearer.metadata.authentication.type": "azure_imds", "sasl.oauthbearer.config": "query=x"},
+    ],
+)
+def test_other_ways_of_oidc_stay_librdkafkas(more: dict[str, str]) -> None:
+    """An assertion or a cloud's metadata instead of a secret."""
+    conf = completed({"security.protocol": "sasl_ssl", "sasl.mechanisms": "OAUTHBEARER"} | CLIENT | more)
+    assert conf["sasl.oauthbearer.method"] == "oidc"
+    assert "sasl.oauthbearer.provider" not in conf
 
 
 def test_another_handler_of_the_client() -> None:

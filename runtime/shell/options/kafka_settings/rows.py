@@ -362,6 +362,7 @@ SETTINGS: Final = (
         becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type", "sasl.oauthbearer.provider"),
     ),
     KafkaSetting("sasl.oauthbearer.jwt.validator.class", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.metadata.authentication.type", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.provider", OPTION, our_client=HONOURED),
     KafkaSetting("sasl.oauthbearer.scope", our_client=OTHER_LOGINS),

@@ -1,0 +1,174 @@
+"""Tokens by client credentials: a client's id and secret at a token endpoint (RFC 6749, 4.4; KIP-768), as librdkafka asks.
+
+One question has ``LIMIT_S`` as a whole and ``MOST_BYTES`` of an answer; ``tokens`` paces the questions and asks again
+before a token ends.  No redirect is followed: it would carry the secret elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.kafka.token_file import claims_of
+from sparkcohort.runtime.shell.options.redaction import REDACTED
+from sparkcohort.runtime.shell.options.token_settings import CLIENT_ID, CLIENT_SECRET, ENDPOINT
+from sparkcohort.runtime.text import printable
+
+LIMIT_S = 20.0  # librdkafka's
+MOST_BYTES: Final = 1 << 20
+_SCOPE, _EXTENSIONS, _SUBJECT = (
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.sub.claim.name",
+)
+_CA_LOCATION, _CA_PEM = "https.ca.location", "https.ca.pem"
+_MOST_SHOWN: Final = 300
+
+
+def client_credentials(settings: Mapping[str, str]) -> tuple[str, float, str, Mapping[str, str]]:
+    """A token of ``sasl.oauthbearer.client.id``, its end in seconds since 1970, whose it is, and the extensions of the login.
+
+    Raises CohortError, which names the endpoint or the option, and no secret.
+    """
+    url = urlsplit(settings[ENDPOINT].strip())
+    place = f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}{url.path}"
+    pair = base64.b64encode(f"{settings[CLIENT_ID]}:{settings[CLIENT_SECRET]}".encode()).decode()
+    headers = {
+        "Accept": "application/json",
+        "Authorization": f"Basic {pair}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    # librdkafka sends the scope as it is, so some have it encoded already; Java encodes it.
+    scope = quote(settings.get(_SCOPE, "").strip(), safe="%")
+    body = "grant_type=client_credentials" + (f"&scope={scope}" if scope else "")
+    asked_at = time.time()
+    try:
+        status, data = _post(url, body, headers, _trusted(settings))
+    except (OSError, HTTPException, ValueError) as error:
+        words = str(error) or type(error).__name__
+        raise CohortError(f"{place} gave no answer ({words}): see kafka.{ENDPOINT}") from None
+    answer = _json(data)
+    if status != 200 or not isinstance(answer.get("access_token"), str):
+        words = printable(" ".join(str(answer[name]) for name in ("error", "error_description") if name in answer))
+        raise CohortError(
+            f"{place} gave no token (HTTP {status} {words[:_MOST_SHOWN].replace(pair, REDACTED)}): see kafka.{ENDPOINT}, "
+            f"kafka.{CLIENT_ID} and its secret, kafka.{_SCOPE}"
+        )
+    return (answer["access_token"], *_life_and_subject(answer, settings, place, asked_at), _extensions(settings))
+
+
+def _life_and_subject(
+    answer: Mapping[str, Any], settings: Mapping[str, str], place: str, asked_at: float
+) -> tuple[float, str]:
+    """By the token's own claims; an opaque one ends when the endpoint says so."""
+    try:
+        claims = claims_of(answer["access_token"])
+    except ValueError:
+        claims = {}
+    try:
+        ends = float(claims["exp"]) if "exp" in claims else asked_at + float(answer["expires_in"])
+    except (KeyError, TypeError, ValueError):
+        raise CohortError(f"{place} gave a token without an end: neither exp in it nor expires_in beside it") from None
+    subject = claims.get(settings.get(_SUBJECT) or "sub", "")
+    return ends, subject if isinstance(subject, str) else ""
+
+
+def _extensions(settings: Mapping[str, str]) -> dict[str, str]:
+    """``name=value,name=value``, as librdkafka has them (KIP-342)."""
+    pairs = [pair.strip() for pair in settings.get(_EXTENSIONS, "").split(",") if pair.strip()]
+    if not all("=" in pair for pair in pairs):
+        raise CohortError(f"option kafka.{_EXTENSIONS} must be name=value,name=value")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _json(data: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(data) if len(data) <= MOST_BYTES else None
+    except (ValueError, RecursionError):  # a proxy's page, say
+        answer = None
+    return answer if isinstance(answer, dict) else {}
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+def _trusted(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """The authorities of ``https.ca.*``, else the system's; raises CohortError."""
+    location, pem = settings.get(_CA_LOCATION, ""), settings.get(_CA_PEM, "")
+    location = "" if location == "probe" else location
+    try:
+        if location and Path(location).is_dir():
+            return ssl.create_default_context(capath=location)
+        return ssl.create_default_context(cafile=location or None, cadata=pem or None)
+    except (OSError, ValueError):
+        name = _CA_LOCATION if location else _CA_PEM
+        raise CohortError(f"option kafka.{name}: no certificates in PEM that can be read here") from None
+
+
+def _post(url: SplitResult, body: str, headers: Mapping[str, str], trusted: ssl.SSLContext) -> tuple[int, bytes]:
+    """The status and at most one byte more than ``MOST_BYTES``.  Raises OSError, HTTPException, ValueError."""
+    target = f"{url.path or '/'}{f'?{url.query}' if url.query else ''}"
+    connection, through_proxy = _connection(url, trusted)
+    with _limited(connection):
+        connection.request("POST", through_proxy + target, body, dict(headers))
+        response = connection.getresponse()
+        return response.status, response.read(MOST_BYTES + 1)
+
+
+def _connection(url: SplitResult, trusted: ssl.SSLContext) -> tuple[HTTPConnection, str]:
+    """A connection, not made yet, and what a request's target begins with; by the proxy of the environment, if it has one."""
+    host, secure = url.hostname or "", url.scheme == "https"
+    proxies = {} if proxy_bypass(url.netloc.rpartition("@")[2]) else getproxies()
+    proxy = urlsplit(proxies.get(url.scheme) or proxies.get("all") or "")
+    if not proxy.hostname:
+        if secure:
+            return HTTPSConnection(host, url.port, timeout=LIMIT_S, context=trusted), ""
+        return HTTPConnection(host, url.port, timeout=LIMIT_S), ""
+    if not secure:
+        return HTTPConnection(proxy.hostname, proxy.port, timeout=LIMIT_S), f"http://{url.netloc.rpartition('@')[2]}"
+    tunnel = HTTPSConnection(proxy.hostname, proxy.port, timeout=LIMIT_S, context=trusted)
+    login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username else ""
+    basic = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
+    tunnel.set_tunnel(host, url.port, basic)
+    return tunnel, ""
+
+
+@contextmanager
+def _limited(connection: HTTPConnection) -> Iterator[None]:
+    """Close the connection at the end of the block, and cut it off after ``LIMIT_S``.  Raises TimeoutError.
+
+    Its own limit is for one read: an endpoint that drips would never reach it.
+    """
+    done, late = threading.Event(), threading.Event()
+
+    def cut_off() -> None:
+        wait_s = LIMIT_S
+        while not done.wait(wait_s):
+            late.set()
+            wait_s = 0.1  # TLS takes the socket over while it shakes hands
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    threading.Thread(target=cut_off, name="cohort-token-limit", daemon=True).start()
+    try:
+        yield
+    except (OSError, HTTPException):
+        if not late.is_set():
+            raise
+    finally:
+        done.set()
+        connection.close()
+    if late.is_set():
+        raise TimeoutError(f"not all of it within {LIMIT_S:g} s")

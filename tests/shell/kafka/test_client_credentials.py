@@ -1,0 +1,239 @@
+"""Client credentials at a token endpoint (OIDC): every kind of client logs in with their tokens, and goes on behind their end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import client_credentials as oidc
+from sparkcohort.runtime.shell.kafka import clients, tokens
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.token_provider import NoToken
+from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.values.columns import KAFKA_ROW
+from tests.kit.broker import Broker
+from tests.kit.certificates import Authority
+from tests.kit.polled import read_to
+from tests.kit.produce import produce
+from tests.kit.tier import of_tier
+from tests.kit.token_endpoint import SECRET, TokenEndpoint
+from tests.kit.tokens import token
+from tests.kit.waiting import wait_until
+
+NO_END = 2**63 - 1
+LIFE_S = of_tier(quick=4.0, thorough=5.0)
+LEAST = {"subscribe": "t", "group.id": "g"}
+
+
+def conf_of(endpoint: TokenEndpoint, bootstrap: str = "127.0.0.1:1", **more: str) -> dict[str, str]:
+    """What the options of a query come to."""
+    return dict(parse(LEAST | endpoint.options(bootstrap, **more)).kafka)
+
+
+def trusting(folder: Path) -> tuple[Path, Authority]:
+    """A file with an endpoint's key and certificate, and who signed it."""
+    authority = Authority(folder)
+    path = folder / "endpoint.pem"
+    path.write_text(authority.identity("127.0.0.1").pem())
+    return path, authority
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("secure", [False, True])
+def test_lives_of_a_token(guarded: Broker, topic: str, tmp_path: Path, *, secure: bool) -> None:
+    """Our own client reads, beside the plain consumer and an administrator; one question for all of them in each life."""
+    guarded.admin.create_topic(topic)
+    guarded.admin.allow("alice", "topic", topic, "read", "describe")
+    tls, authority = trusting(tmp_path)
+    trust = {"https__ca__location": str(authority.path)} if secure else {}
+    with TokenEndpoint(lifetime_s=LIFE_S, tls=tls if secure else None) as endpoint:
+        conf = conf_of(endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__scope="a b", **trust)
+        ours = new_record_source(conf, columns=KAFKA_ROW)
+        sources, looks, end = [ours, PythonSource(conf, columns=KAFKA_ROW)], clients.new_admin(conf), 0
+        assert isinstance(ours, FetchSource)
+        for source in sources:
+            source.assign({TopicPartition(topic, 0): (0, NO_END)})
+        ends = time.monotonic() + of_tier(quick=2, thorough=4) * LIFE_S
+        try:
+            while time.monotonic() < ends:
+                produce(guarded.bootstrap, topic, 10)
+                end += 10
+                for source in sources:
+                    read_to(source, end)
+                assert topic in looks.list_topics(topic, timeout=20).topics
+        finally:
+            for source in sources:
+                source.close()
+        assert ours._fetcher is not None
+        assert 2 <= len(endpoint.requests) <= 6
+        headers, form = endpoint.requests[0]
+        assert form == {"grant_type": "client_credentials", "scope": "a b"}
+        assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+
+
+def asked(endpoint: TokenEndpoint, **more: str) -> tuple[str, float, str, Any]:
+    """A token by these options."""
+    return oidc.client_credentials(conf_of(endpoint, **more))
+
+
+def test_what_a_token_comes_with() -> None:
+    """Its own end and subject, the claim that is named for it, and extensions as librdkafka has them."""
+    with TokenEndpoint() as endpoint:
+        before = time.time()
+        value, ends, principal, extensions = asked(
+            endpoint, sasl__oauthbearer__extensions="logicalCluster=lkc-1, pool=a=b"
+        )
+        assert (principal, dict(extensions)) == ("alice", {"logicalCluster": "lkc-1", "pool": "a=b"})
+        assert before + 290 < ends < time.time() + 310
+        assert value.count(".") == 2
+        assert asked(endpoint, sasl__oauthbearer__sub__claim__name="iat")[2] == ""
+        endpoint.answer = 200, json.dumps({"access_token": "opaque", "expires_in": 60}).encode()
+        value, ends, principal, _ = asked(endpoint)
+        assert (value, principal) == ("opaque", "")
+        assert before + 59 < ends < time.time() + 61
+        asked(endpoint, sasl__oauthbearer__scope="api%3A%2F%2Fkafka/.default")
+        assert endpoint.requests[-1][1]["scope"] == "api://kafka/.default"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((503, b"<html>busy"), "HTTP 503"),
+        ((302, b""), "HTTP 302"),
+        ((400, b'{"error": "invalid_scope", "error_description": "no\\nsuch"}'), "HTTP 400 invalid_scope no"),
+        ((200, b"[]"), "gave no token (HTTP 200"),
+        ((200, b"[" * 200_000), "gave no token (HTTP 200"),
+        ((200, b'{"access_token": 7}'), "gave no token (HTTP 200"),
+        ((200, b'{"access_token": "x"}'), "without an end"),
+        ((200, b'{"access_token": "x", "expires_in": []}'), "without an end"),
+        ((200, b'{"access_token": "' + b"x" * (2 << 20) + b'", "expires_in": 9}'), "gave no token (HTTP 200"),
+    ],
+)
+def test_an_endpoint_that_gives_none(answer: tuple[int, bytes], words: str) -> None:
+    """What it said stands on one line, with its address; it isn't followed elsewhere, and not asked for more than there is room."""
+    with TokenEndpoint() as endpoint:
+        endpoint.answer = answer
+        with pytest.raises(CohortError) as error:
+            asked(endpoint)
+        assert words in str(error.value)
+        assert endpoint.url in str(error.value)
+        assert str(error.value).isprintable()
+        assert len(endpoint.requests) == 1
+
+
+def test_an_endpoint_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status and then a byte now and then: cut off after the limit of the whole."""
+    monkeypatch.setattr(oidc, "LIMIT_S", 0.5)
+    with TokenEndpoint() as endpoint:
+        endpoint.drips = True
+        with pytest.raises(CohortError, match=r"gave no answer \(not all of it within 0.5 s\)"):
+            asked(endpoint)
+    wait_until(lambda: "cohort-token-limit" not in {each.name for each in threading.enumerate()}, 30, "no thread")
+
+
+def test_an_endpoint_that_is_not_there() -> None:
+    """The error names it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with TokenEndpoint() as endpoint:
+        endpoint.url = f"http://user:hidden@127.0.0.1:{port}/token"
+        with pytest.raises(CohortError, match=f"http://127.0.0.1:{port}/token gave no answer .*refused"):
+            asked(endpoint)
+
+
+def test_whom_https_trusts(tmp_path: Path) -> None:
+    """A file, a folder or PEM of ``https.ca.*``; by itself none of ours, and not what brokers are trusted by."""
+    tls, authority = trusting(tmp_path)
+    with TokenEndpoint(tls=tls) as endpoint:
+        assert asked(endpoint, https__ca__location=str(authority.path))[0]
+        assert asked(endpoint, https__ca__pem=authority.pem)[0]
+        for trust in ({}, {"ssl__ca__location": str(authority.path)}):
+            with pytest.raises(CohortError, match="CERTIFICATE_VERIFY_FAILED"):
+                asked(endpoint, **trust)
+        conf = conf_of(endpoint, https__ca__location=str(authority.path))
+        with pytest.raises(CohortError, match=r"option kafka\.https\.ca\.location: no certificates"):
+            oidc.client_credentials(conf | {"https.ca.location": str(tmp_path / "gone.pem")})
+
+
+def test_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As librdkafka's HTTP client has it: the request goes there whole, unless no_proxy names the endpoint."""
+    with TokenEndpoint() as proxy, TokenEndpoint() as endpoint:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/token"))
+        monkeypatch.setenv("no_proxy", "")
+        endpoint.url = "http://id.example.invalid/token"
+        assert asked(endpoint)[0]
+        assert len(proxy.requests) == 1
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        endpoint.url = proxy.url
+        assert asked(endpoint)[0]
+
+
+def test_a_secret_that_is_wrong(guarded: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """Refused by the endpoint, which quotes the login: neither error nor log has it, and it is asked at a pace."""
+    with TokenEndpoint() as endpoint, caplog.at_level(logging.DEBUG):
+        conf = conf_of(
+            endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__client__secret="Wr0ng-Secret-of-alice"
+        )
+        source = FetchSource(conf, columns=KAFKA_ROW)
+        source.assign({TopicPartition("t", 0): (0, NO_END)})
+
+        def complains() -> bool:
+            source.poll(0.1)
+            return "invalid_client" in source.last_error
+
+        wait_until(complains, 60, "a complaint", every_s=0)
+        with pytest.raises(NoToken, match="HTTP 401 invalid_client") as error:
+            tokens.await_token(conf, patience_s=0)
+        ends = time.monotonic() + 3
+        while time.monotonic() < ends:
+            source.poll(0.1)
+        assert len(endpoint.requests) <= 6
+        source.close()
+        blob = endpoint.requests[0][0]["Authorization"].removeprefix("Basic ")
+    for text in (str(error.value), source.last_error, caplog.text):
+        assert SECRET not in text
+        assert "Wr0ng-Secret" not in text
+        assert blob not in text
+
+
+def test_the_endpoint_goes_away_for_a_while(guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token in use lasts; when it is back, reading goes on."""
+    monkeypatch.setattr(tokens, "LEAST_PACE_S", 0.2)
+    monkeypatch.setattr(tokens, "MOST_PACE_S", 1.0)
+    guarded.admin.create_topic(topic)
+    guarded.admin.allow("alice", "topic", topic, "read", "describe")
+    with TokenEndpoint(lifetime_s=LIFE_S) as endpoint:
+        source = FetchSource(conf_of(endpoint, guarded.at["SASL_PLAINTEXT"]), columns=KAFKA_ROW)
+        source.assign({TopicPartition(topic, 0): (0, NO_END)})
+        produce(guarded.bootstrap, topic, 10)
+        read_to(source, 10)
+        endpoint.answer = 500, b""
+
+        def failed() -> bool:
+            source.poll(0.1)
+            return len(endpoint.requests) >= 3
+
+        wait_until(failed, 60, "questions in vain", every_s=0)
+        endpoint.answer = None
+        produce(guarded.bootstrap, topic, 10)
+        read_to(source, 20)
+        source.close()
+
+
+def test_tokens_are_not_json_web_tokens_of_lists() -> None:
+    """Claims that are no object are those of an opaque token."""
+    with TokenEndpoint() as endpoint:
+        head = token("a", 1).split(".")[0]
+        endpoint.answer = 200, json.dumps({"access_token": f"{head}.W10.", "expires_in": 60}).encode()
+        assert asked(endpoint)[2] == ""
