@@ -18,7 +18,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from sparkcohort.cli.doctor.diagnosis import FAILED, Check, failed, not_asked, ok, warning
 from sparkcohort.runtime.kafka.addresses import joined
-from sparkcohort.runtime.kafka.fetch_messages import NEEDED
+from sparkcohort.runtime.kafka.fetch_messages import VERSIONS, best_version
 from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.fetch import connection
@@ -139,17 +139,14 @@ def _listener(node: int, host: str, port: int, settings: connection.Settings) ->
     spoken = transport.versions
     transport.close()
     lacking = [
-        f"{_NAMES.get(key, key)} {version}" for key, version in NEEDED.items() if not _speaks(spoken, key, version)
+        f"{_NAMES.get(api, api)} {' or '.join(map(str, versions))}"
+        for api, versions in VERSIONS.items()
+        if best_version(api, spoken) is None
     ]
     if lacking:
-        remedy = "nothing: librdkafka reads there, more slowly; or upgrade the broker to Kafka 3.1 or newer"
+        remedy = "nothing: librdkafka reads there, more slowly; or upgrade the broker to Kafka 2.4 or newer"
         return warning(name, f"reached; it doesn't speak {', '.join(lacking)}", remedy)
     return ok(name, f"reached and logged in; Fetch up to version {spoken[1][1]}")
-
-
-def _speaks(spoken: Mapping[int, tuple[int, int]], key: int, version: int) -> bool:
-    least, most = spoken.get(key, (0, -1))
-    return least <= version <= most
 
 
 # --- permissions -----------------------------------------------------------------------------------

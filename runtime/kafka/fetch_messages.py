@@ -1,7 +1,9 @@
-"""Requests of Kafka's as bytes: Metadata v12 and Fetch v13, the first to call topics by their ids, OffsetForLeaderEpoch v4, LeaveGroup v4.
+"""Requests of Kafka's as bytes: Metadata, Fetch, OffsetForLeaderEpoch v4, LeaveGroup v4.
 
-Layouts: Kafka's ``MetadataRequest.json`` and the like, and their responses (KIP-516, KIP-320); flexible versions (KIP-482), so
-lengths are unsigned varints, one more than what they count, and every structure ends with tagged fields.
+Metadata v12 and Fetch v13 are the first to know topics by their ids; brokers without ids are asked by names, in Metadata v7
+and Fetch v12 or v11.  Layouts: Kafka's ``MetadataRequest.json`` and the like, and their responses (KIP-516, KIP-320).  In
+flexible versions (KIP-482) lengths are unsigned varints, one more than what they count, and every structure ends with tagged
+fields; the older ones have lengths of two or four bytes, and no tags.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from sparkcohort.runtime.text import printable
@@ -17,8 +20,10 @@ T = TypeVar("T")
 
 METADATA, METADATA_VERSION = 3, 12
 FETCH, FETCH_VERSION = 1, 13
-NEEDED: Mapping[int, int] = {METADATA: METADATA_VERSION, FETCH: FETCH_VERSION}
-"""Which version of which request a broker must speak."""
+FETCH_BY_NAMES = 12  # and below
+VERSIONS: Mapping[int, Sequence[int]] = {METADATA: (METADATA_VERSION, 7), FETCH: (FETCH_VERSION, FETCH_BY_NAMES, 11)}
+"""Of which versions of which request a broker must speak one, the best first: Kafka 2.4 does."""
+_FLEXIBLE_FROM = {METADATA: 9, FETCH: 12}
 EPOCH_ENDS, EPOCH_ENDS_VERSION = 23, 4
 LEAVE_GROUP, LEAVE_GROUP_VERSION = 13, 4
 
@@ -26,6 +31,7 @@ NO_ID = bytes(16)
 _NO_TAGS = b"\x00"
 MOST_UNUSABLE, MOST_SHOWN = 3, 100
 _PARTITION = struct.Struct(">iiqiqi")
+_PARTITION_11 = struct.Struct(">iiqqi")
 _RESULT = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _EPOCHS = struct.Struct(">iii")
@@ -66,7 +72,7 @@ class PartitionLeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster knows it."""
+    """A topic as the cluster knows it; its id is ``NO_ID`` where brokers have none."""
 
     error: int
     topic_id: bytes
@@ -97,7 +103,7 @@ class FetchPartition(NamedTuple):
 class FetchedPartition(NamedTuple):
     """A partition's part of an answer: its batches are the bytes [start, end) of the frame."""
 
-    topic_id: bytes
+    topic: bytes  # its id; its name in UTF-8 in an answer by names
     partition: int
     error: int
     high_watermark: int
@@ -126,6 +132,17 @@ class FetchAnswer(NamedTuple):
     partitions: Sequence[FetchedPartition]
 
 
+def best_version(api: int, spoken: Mapping[int, tuple[int, int]]) -> int | None:
+    """The best of ``VERSIONS`` that a broker speaks; None where it speaks none."""
+    least, most = spoken.get(api, (0, -1))
+    return next((version for version in VERSIONS[api] if least <= version <= most), None)
+
+
+def is_flexible(api: int, version: int) -> bool:
+    """Whether this version has KIP-482's layout; those of the other requests here do."""
+    return version >= _FLEXIBLE_FROM.get(api, 0)
+
+
 # --- requests -----------------------------------------------------------------------------------
 
 
@@ -139,24 +156,28 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _array(items: Sequence[bytes]) -> bytes:
-    return varint(len(items) + 1) + b"".join(items)
+def _array(items: Sequence[bytes], *, flexible: bool = True) -> bytes:
+    return (varint(len(items) + 1) if flexible else struct.pack(">i", len(items))) + b"".join(items)
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return varint(len(data) + 1) + data
+def _string(text: str | bytes, *, flexible: bool = True) -> bytes:
+    data = text.encode() if isinstance(text, str) else text
+    return (varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
 
 
 def framed(api: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
-    """A request with its header (v2) and its length before it."""
+    """A request with its header (v2; v1 before flexible versions) and its length before it."""
     name = client_id.encode()
-    header = struct.pack(f">hhih{len(name)}s", api, version, correlation_id, len(name), name) + _NO_TAGS
+    tags = _NO_TAGS if is_flexible(api, version) else b""
+    header = struct.pack(f">hhih{len(name)}s", api, version, correlation_id, len(name), name) + tags
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def metadata_request(topics: Iterable[str]) -> bytes:
+def metadata_request(topics: Iterable[str], version: int = METADATA_VERSION) -> bytes:
     """Ask for these topics and all brokers; no topic is created by it."""
+    if version < METADATA_VERSION:
+        names = [_string(name, flexible=False) for name in topics]
+        return _array(names, flexible=False) + struct.pack(">?", False)
     asked = [NO_ID + _string(name) + _NO_TAGS for name in topics]
     return _array(asked) + struct.pack(">??", False, False) + _NO_TAGS
 
@@ -171,18 +192,30 @@ def fetch_request(
     wanted: Sequence[tuple[bytes, Mapping[int, FetchPartition]]],
     forgotten: Sequence[tuple[bytes, Iterable[int]]],
     rack: str,
+    version: int = FETCH_VERSION,
 ) -> bytes:
-    """Ask for records, topics by their ids; ``session`` is (id, epoch), see ``fetch_session``."""
+    """Ask for records, topics by their ids or (v12 and below) names in UTF-8; ``session`` is (id, epoch), see ``fetch_session``."""
+    flexible = is_flexible(FETCH, version)
+    array, tags = partial(_array, flexible=flexible), _NO_TAGS if flexible else b""
+
+    def encode_topic(topic: bytes, partitions: Sequence[bytes]) -> bytes:
+        by_name = version <= FETCH_BY_NAMES
+        return (_string(topic, flexible=flexible) if by_name else topic) + array(partitions) + tags
+
     head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *session)
     topics = [
-        topic_id + _array([_encode_partition(index, one) for index, one in each.items()]) + _NO_TAGS
-        for topic_id, each in wanted
+        encode_topic(topic, [_encode_partition(index, one, flexible) for index, one in each.items()])
+        for topic, each in wanted
     ]
-    gone = [topic_id + _array([struct.pack(">i", index) for index in each]) + _NO_TAGS for topic_id, each in forgotten]
-    return head + _array(topics) + _array(gone) + _string(rack) + _NO_TAGS
+    gone = [encode_topic(topic, [struct.pack(">i", index) for index in each]) for topic, each in forgotten]
+    return head + array(topics) + array(gone) + _string(rack, flexible=flexible) + tags
 
 
-def _encode_partition(index: int, one: FetchPartition) -> bytes:
+def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:
+    if (
+        not flexible
+    ):  # v11 has no epoch of the last record: the driver's OffsetForLeaderEpoch alone notices a log that was cut
+        return _PARTITION_11.pack(index, one.leader_epoch, one.offset, -1, one.max_bytes)
     return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
 
 
@@ -207,10 +240,10 @@ def leave_group_request(group: str, members: Mapping[str, str]) -> bytes:
 class _Bytes:
     """A cursor over a frame; raises MalformedResponse where it ends too early."""
 
-    __slots__ = ("at", "data", "end")
+    __slots__ = ("at", "data", "end", "flexible")
 
-    def __init__(self, data: bytes | bytearray | memoryview, at: int, end: int) -> None:
-        self.data, self.at, self.end = data, at, end
+    def __init__(self, data: bytes | bytearray | memoryview, at: int, end: int, flexible: bool = True) -> None:
+        self.data, self.at, self.end, self.flexible = data, at, end, flexible
 
     def skip(self, length: int) -> int:
         """Pass over so many bytes; returns where they begin."""
@@ -234,14 +267,18 @@ class _Bytes:
         raise MalformedResponse("the answer has a number of too many bytes")
 
     def length(self) -> int:
-        """Of a string, bytes or an array; -1 is null."""
-        return self.varint() - 1
+        """Of bytes or an array; -1 is null."""
+        return self.varint() - 1 if self.flexible else self.unpack(_INT)[0]
+
+    def string(self) -> bytes:
+        """A string as it is; nothing for null."""
+        length = self.varint() - 1 if self.flexible else self.unpack(_SHORT)[0]
+        at = self.skip(max(length, 0))
+        return bytes(self.data[at : self.at])
 
     def text(self) -> str:
-        length = self.length()
-        at = self.skip(max(length, 0))
         try:
-            return bytes(self.data[at : self.at]).decode()
+            return self.string().decode()
         except UnicodeDecodeError:
             raise MalformedResponse("the answer has a name that is no text") from None
 
@@ -250,11 +287,11 @@ class _Bytes:
 
     def tags(self) -> dict[int, tuple[int, int]]:
         """Tagged fields: where their bytes begin, and where they end."""
-        found = {}
-        for _ in range(self.varint()):
+        fields = {}
+        for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
-            found[tag] = self.skip(size), self.at
-        return found
+            fields[tag] = self.skip(size), self.at
+        return fields
 
 
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
@@ -262,19 +299,21 @@ _LEADER = struct.Struct(">hiii")
 _HEAD = struct.Struct(">ihi")
 
 
-def _body(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> _Bytes:
-    """What follows the response's header (v1)."""
-    body = _Bytes(frame, 0, size)
-    (found,) = body.unpack(_INT)
-    if found != correlation_id:
-        raise MalformedResponse(f"the answer is to request {found}, not to {correlation_id}")
+def _body(frame: bytes | bytearray | memoryview, size: int, correlation_id: int, flexible: bool = True) -> _Bytes:
+    """What follows the response's header (v1; v0 before flexible versions)."""
+    body = _Bytes(frame, 0, size, flexible)
+    (answered,) = body.unpack(_INT)
+    if answered != correlation_id:
+        raise MalformedResponse(f"the answer is to request {answered}, not to {correlation_id}")
     body.tags()
     return body
 
 
-def metadata_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> Metadata:
+def metadata_answer(
+    frame: bytes | bytearray | memoryview, size: int, correlation_id: int, version: int = METADATA_VERSION
+) -> Metadata:
     """Read a Metadata response; ``frame`` begins behind its length.  Raises MalformedResponse."""
-    body = _body(frame, size, correlation_id)
+    body = _body(frame, size, correlation_id, is_flexible(METADATA, version))
     body.unpack(_INT)  # throttled: there are few of these requests
     told = dict(body.array(_node))
     body.text()  # the cluster's id
@@ -300,12 +339,14 @@ def _node(body: _Bytes) -> tuple[int, Node]:
 
 def _topic(body: _Bytes) -> tuple[str, Topic]:
     (error,) = body.unpack(_SHORT)
-    name = body.text()
-    at = body.skip(16)
-    topic_id = bytes(body.data[at : body.at])
+    name, topic_id = body.text(), NO_ID
+    if body.flexible:
+        at = body.skip(16)
+        topic_id = bytes(body.data[at : body.at])
     body.skip(1)  # whether it is internal
     leaders = dict(body.array(_leader))
-    body.unpack(_INT)  # operations allowed
+    if body.flexible:
+        body.unpack(_INT)  # operations allowed
     body.tags()
     return name, Topic(error, topic_id, leaders)
 
@@ -318,20 +359,25 @@ def _leader(body: _Bytes) -> tuple[int, PartitionLeader]:
     return index, PartitionLeader(error, node, epoch)
 
 
-def fetch_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> FetchAnswer:
+def fetch_answer(
+    frame: bytes | bytearray | memoryview, size: int, correlation_id: int, version: int = FETCH_VERSION
+) -> FetchAnswer:
     """Read a Fetch response but for its batches; ``frame`` begins behind its length.  Raises MalformedResponse."""
-    body = _body(frame, size, correlation_id)
+    body = _body(frame, size, correlation_id, is_flexible(FETCH, version))
     throttle_ms, error, session_id = body.unpack(_HEAD)
     partitions: list[FetchedPartition] = []
     for _ in range(body.length()):
-        at = body.skip(16)
-        topic_id = bytes(body.data[at : body.at])
-        partitions += [_fetched(body, topic_id) for _ in range(body.length())]
+        if version > FETCH_BY_NAMES:
+            at = body.skip(16)
+            topic = bytes(body.data[at : body.at])
+        else:
+            topic = body.string()
+        partitions += [_fetched(body, topic) for _ in range(body.length())]
         body.tags()
     return FetchAnswer(throttle_ms, error, session_id, partitions)
 
 
-def _fetched(body: _Bytes, topic_id: bytes) -> FetchedPartition:
+def _fetched(body: _Bytes, topic: bytes) -> FetchedPartition:
     index, error, high_watermark, last_stable, _ = body.unpack(_RESULT)
     aborted = body.array(_aborted)
     (preferred,) = body.unpack(_INT)
@@ -343,7 +389,7 @@ def _fetched(body: _Bytes, topic_id: bytes) -> FetchedPartition:
         (epoch,) = _Bytes(body.data, *tags[_DIVERGING_EPOCH]).unpack(_INT)
         diverged = epoch >= 0
     return FetchedPartition(
-        topic_id, index, error, high_watermark, last_stable, aborted, preferred, start, start + length, diverged
+        topic, index, error, high_watermark, last_stable, aborted, preferred, start, start + length, diverged
     )
 
 

@@ -13,7 +13,7 @@ from sparkcohort.runtime.kafka.fetch_messages import FetchPartition
 
 _LAST_EPOCH = 2**31 - 1
 Key = tuple[bytes, int]
-"""A topic's id and a partition."""
+"""A topic's id, or its name in UTF-8, and a partition."""
 
 
 @dataclass(frozen=True, slots=True)

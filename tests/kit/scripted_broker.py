@@ -23,7 +23,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA, NEEDED, varint
+from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA, VERSIONS, varint
 from tests.kit.scripted_login import SASL_AUTHENTICATE, SASL_HANDSHAKE, Logins
 
 API_VERSIONS = 18
@@ -57,7 +57,9 @@ class ScriptedBroker:
         logins: Logins | None = None,
     ) -> None:
         """Listen; ``said`` is what it says for the length of any answer to Fetch."""
-        self.speaks = dict(NEEDED) | (dict.fromkeys((SASL_HANDSHAKE, SASL_AUTHENTICATE), 1) if logins else {})
+        self.speaks = {api: versions[0] for api, versions in VERSIONS.items()} | (
+            dict.fromkeys((SASL_HANDSHAKE, SASL_AUTHENTICATE), 1) if logins else {}
+        )
         self._host, self.shown_port, self._logins = host, port, logins
         self.counts: Counter[int | str] = Counter()
         self._script, self.leader, self._nodes, self._said = script, leader, nodes, said

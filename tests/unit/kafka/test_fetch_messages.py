@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime.kafka.fetch_messages import (
     FETCH,
-    NEEDED,
+    FETCH_VERSION,
+    METADATA_VERSION,
     NO_ID,
     EpochEnd,
     FetchAnswer,
@@ -24,6 +25,7 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     PartitionLeader,
     Topic,
     address_error,
+    best_version,
     epoch_ends_answer,
     epoch_ends_request,
     fetch_answer,
@@ -64,7 +66,31 @@ def test_unsigned_varints() -> None:
 def test_a_request_has_a_header_of_version_two() -> None:
     """Length, api key, version, correlation id, client id (not compact), tags."""
     said = short(1) + short(13) + int_(7) + short(3) + b"abc" + b"\0" + b"body"
-    assert framed(FETCH, NEEDED[FETCH], 7, "abc", b"body") == int_(len(said)) + said
+    assert framed(FETCH, FETCH_VERSION, 7, "abc", b"body") == int_(len(said)) + said
+
+
+def test_a_request_before_flexible_versions_has_no_tags() -> None:
+    """Header v1."""
+    header = short(1) + short(11) + int_(7) + short(3) + b"abc"
+    assert framed(FETCH, 11, 7, "abc", b"body") == int_(len(header) + 4) + header + b"body"
+
+
+@pytest.mark.parametrize(
+    ("spoken", "metadata", "fetch"),
+    [
+        ({1: (4, 17), 3: (0, 13)}, 12, 13),
+        ({1: (0, 12), 3: (0, 11)}, 7, 12),  # Kafka 2.8
+        ({1: (0, 11), 3: (0, 9)}, 7, 11),  # Kafka 2.4
+        ({1: (0, 10), 3: (0, 7)}, 7, None),
+        ({1: (14, 20), 3: (13, 14)}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_the_best_version_that_a_broker_speaks(
+    spoken: dict[int, tuple[int, int]], metadata: int | None, fetch: int | None
+) -> None:
+    """By ids where it has them, else by names."""
+    assert (best_version(3, spoken), best_version(FETCH, spoken)) == (metadata, fetch)
 
 
 def test_a_metadata_request() -> None:
@@ -95,6 +121,36 @@ def test_a_fetch_request() -> None:
     )
 
 
+def test_a_metadata_request_of_brokers_without_ids() -> None:
+    """MetadataRequest v7: strings and arrays as before KIP-482."""
+    assert metadata_request(["a", "ü"], 7) == int_(2) + short(1) + b"a" + short(2) + b"\xc3\xbc" + b"\0"
+
+
+@pytest.mark.parametrize("version", [12, 11])
+def test_a_fetch_request_by_names(version: int) -> None:
+    """FetchRequest v12 is v13 but for the names; v11 has no epoch of the last record, no tags and longer lengths."""
+    tags, flexible = (b"\0", True) if version == 12 else (b"", False)
+    name = b"\2t" if flexible else short(1) + b"t"
+    one = b"\2" if flexible else int_(1)
+    last = int_(3) if flexible else b""
+    partition = int_(5) + int_(4) + long(2**40) + last + long(-1) + int_(65_536) + tags
+    body = int_(-1) + int_(20) + int_(1) + int_(4 << 20) + b"\0" + int_(77) + int_(2)
+    body += one + name + one + partition + tags
+    body += one + name + one + int_(1) + tags
+    body += (b"\1" if flexible else short(0)) + tags
+    assert body == fetch_request(
+        max_wait_ms=20,
+        min_bytes=1,
+        max_bytes=4 << 20,
+        committed=False,
+        session=(77, 2),
+        wanted=[(b"t", {5: FetchPartition(4, 2**40, 3, 65_536)})],
+        forgotten=[(b"t", [1])],
+        rack="",
+        version=version,
+    )
+
+
 METADATA = b"".join(
     (
         int_(9) + b"\0" + int_(0),  # header, throttle
@@ -116,6 +172,34 @@ def test_a_metadata_answer() -> None:
     assert metadata_answer(METADATA, len(METADATA), 9) == Metadata(
         {1: Node("h", 9092), 2: Node("h2", 9093)},
         {"t": Topic(0, ONE, {0: PartitionLeader(0, 1, 7), 1: PartitionLeader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
+    )
+
+
+METADATA_7 = b"".join(
+    (
+        int_(9) + int_(0),  # header, throttle
+        int_(2) + int_(1) + short(1) + b"h" + int_(9092) + short(-1),
+        int_(2) + short(2) + b"h2" + int_(9093) + short(2) + b"r2",
+        short(-1) + int_(1),  # the cluster's id is null
+        int_(2) + short(0) + short(1) + b"t" + b"\0" + int_(2),
+        short(0) + int_(0) + int_(1) + int_(7) + int_(1) + int_(1) + int_(1) + int_(1) + int_(0),
+        short(5) + int_(1) + int_(-1) + int_(-1) + int_(0) + int_(0) + int_(1) + int_(2),
+        short(3) + short(1) + b"u" + b"\0" + int_(0),
+    )
+)
+
+
+def read_metadata_7(data: Any, size: int, number: int) -> Metadata:
+    """MetadataResponse v7."""
+    return metadata_answer(data, size, number, 7)
+
+
+def test_a_metadata_answer_without_ids() -> None:
+    """MetadataResponse v7: the same but for the ids."""
+    assert METADATA_VERSION != 7
+    assert read_metadata_7(METADATA_7, len(METADATA_7), 9) == Metadata(
+        {1: Node("h", 9092), 2: Node("h2", 9093)},
+        {"t": Topic(0, NO_ID, {0: PartitionLeader(0, 1, 7), 1: PartitionLeader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
     )
 
 
@@ -177,6 +261,43 @@ def test_a_fetch_answer() -> None:
         FetchedPartition(ONE, 0, 0, 100, 90, [(11, 5)], -1, 0, 4, False),
         FetchedPartition(ONE, 1, 1, -1, -1, [], 2, 0, 0, False),
         FetchedPartition(ONE, 2, 0, 8, 8, [], -1, 0, 0, True),
+    ]
+
+
+FETCHED_12 = FETCHED.replace(ONE, b"\2t")
+FETCHED_11 = b"".join(
+    (
+        int_(3) + int_(250) + short(0) + int_(55) + int_(1) + short(1) + b"t" + int_(3),
+        int_(0) + short(0) + long(100) + long(90) + long(0),
+        int_(1) + long(11) + long(5) + int_(-1) + int_(4) + b"data",
+        int_(1) + short(1) + long(-1) + long(-1) + long(-1) + int_(-1) + int_(2) + int_(-1),
+        int_(2) + short(0) + long(8) + long(8) + long(0) + int_(0) + int_(-1) + int_(0),
+    )
+)
+
+
+def read_fetched_12(data: Any, size: int, number: int) -> FetchAnswer:
+    """FetchResponse v12."""
+    return fetch_answer(data, size, number, 12)
+
+
+def read_fetched_11(data: Any, size: int, number: int) -> FetchAnswer:
+    """FetchResponse v11."""
+    return fetch_answer(data, size, number, 11)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "diverged"), [(read_fetched_12, FETCHED_12, True), (read_fetched_11, FETCHED_11, False)]
+)
+def test_a_fetch_answer_by_names(read: Callable[..., FetchAnswer], data: bytes, diverged: bool) -> None:
+    """The same as by ids; v11 can't tell of a diverging epoch."""
+    answer = read(data, len(data), 3)
+    assert (answer.throttle_ms, answer.error, answer.session_id) == (250, 0, 55)
+    assert answer.partitions[0].start == data.index(b"data")
+    assert [one._replace(start=0, end=one.end - one.start) for one in answer.partitions] == [
+        FetchedPartition(b"t", 0, 0, 100, 90, [(11, 5)], -1, 0, 4, False),
+        FetchedPartition(b"t", 1, 1, -1, -1, [], 2, 0, 0, False),
+        FetchedPartition(b"t", 2, 0, 8, 8, [], -1, 0, 0, diverged),
     ]
 
 
@@ -250,6 +371,9 @@ def test_a_leave_group_answer() -> None:
 READERS: list[tuple[Callable[..., Any], bytes, int]] = [
     (metadata_answer, METADATA, 9),
     (fetch_answer, FETCHED, 3),
+    (read_metadata_7, METADATA_7, 9),
+    (read_fetched_12, FETCHED_12, 3),
+    (read_fetched_11, FETCHED_11, 3),
     (epoch_ends_answer, EPOCHS_END, 4),
     (leave_group_answer, LEFT, 5),
 ]
@@ -258,7 +382,7 @@ READERS: list[tuple[Callable[..., Any], bytes, int]] = [
 @pytest.mark.parametrize(("read", "data", "number"), READERS)
 def test_every_answer_that_is_cut_short(read: Callable[..., Any], data: bytes, number: int) -> None:
     """At any byte, also when the buffer is longer than the answer; and the answer to another request."""
-    for size in range(len(data) - 1):  # the last byte counts the tags, of which there are none
+    for size in range(len(data) - 1):  # the last byte of flexible versions counts the tags, of which there are none
         with pytest.raises(MalformedResponse):
             read(data, size, number)
     with pytest.raises(MalformedResponse, match="request"):

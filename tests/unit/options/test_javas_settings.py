@@ -86,7 +86,7 @@ def unusable(options: SourceOptions) -> str:
         assert isinstance(clients.new_admin(conf), AdminClient)
         Consumer(settings_of(conf)).close()
         Settings.of(settings_of(conf))
-        FetchSettings.of(settings_of(conf))
+        FetchSettings.parse(settings_of(conf))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         return repr(error)
     return ""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError
 
-from sparkcohort.runtime.kafka.fetch_messages import NO_ID, FetchPartition, Topic
+from sparkcohort.runtime.kafka.fetch_messages import FETCH_BY_NAMES, NO_ID, FetchPartition, Topic
 from sparkcohort.runtime.kafka.fetch_session import Key
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
@@ -73,10 +73,9 @@ class Partition:
         """The topic's id as Kafka's tools show it; "" while it isn't known."""
         return "" if self.topic_id == NO_ID else urlsafe_b64encode(self.topic_id).decode().rstrip("=")
 
-    @property
-    def key(self) -> tuple[bytes, int]:
-        """What requests call it."""
-        return self.topic_id, self.tp.partition
+    def key(self, version: int) -> Key:
+        """What requests of this version call it."""
+        return self.topic_id if version > FETCH_BY_NAMES else self.tp.topic.encode(), self.tp.partition
 
     @property
     def node(self) -> int:
@@ -87,14 +86,16 @@ class Partition:
         """Take over who leads it, as far as the metadata tell; 0, or the code of what is wrong."""
         if topic.error:
             return 0 if topic.error in TRANSIENT else topic.error
-        if self.topic_id not in (NO_ID, topic.topic_id):
+        if NO_ID not in (self.topic_id, topic.topic_id) and self.topic_id != topic.topic_id:
             return int(KafkaError.UNKNOWN_TOPIC_ID)
         leader = topic.leaders.get(self.tp.partition)
         if leader is None:
             return int(KafkaError._UNKNOWN_PARTITION)
         if leader.node < 0 or leader.epoch < self.leader_epoch:
             return int(KafkaError.LEADER_NOT_AVAILABLE)
-        self.topic_id, self.leader, self.leader_epoch = topic.topic_id, leader.node, leader.epoch
+        if topic.topic_id != NO_ID:  # an older broker of the same cluster tells none
+            self.topic_id = topic.topic_id
+        self.leader, self.leader_epoch = leader.node, leader.epoch
         return 0
 
     def lose(self, link: BrokerLink[P]) -> None:
@@ -103,9 +104,9 @@ class Partition:
             self.leader = self.replica = -1
             self.anew = True
 
-    def is_in(self, asked: Mapping[Key, tuple[Partition, int]]) -> bool:
-        """Whether a request that names these was for this very assignment."""
-        return not self.anew and asked.get(self.key, (None, 0))[0] is self
+    def is_in(self, link: BrokerLink[tuple[Partition, int]]) -> bool:
+        """Whether the last request to this broker was for this very assignment."""
+        return not self.anew and link.base.get(self.key(link.version), (None, 0))[0] is self
 
     def next_fetch(self, most: int) -> FetchPartition:
         """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
@@ -143,8 +144,8 @@ def last_fetched(of: Partition) -> float:
 def by_topic(keyed: Mapping[tuple[bytes, int], T]) -> list[tuple[bytes, dict[int, T]]]:
     """Runs of one topic's partitions: a broker without sessions fills its answer in the order of the request."""
     runs: list[tuple[bytes, dict[int, T]]] = []
-    for (topic_id, partition), what in keyed.items():
-        if not runs or runs[-1][0] != topic_id:
-            runs.append((topic_id, {}))
+    for (topic, partition), what in keyed.items():
+        if not runs or runs[-1][0] != topic:
+            runs.append((topic, {}))
         runs[-1][1][partition] = what
     return runs

@@ -10,7 +10,7 @@ import select
 import struct
 from typing import Generic, TypeVar
 
-from sparkcohort.runtime.kafka.fetch_messages import FETCH, FETCH_VERSION, Node, framed
+from sparkcohort.runtime.kafka.fetch_messages import FETCH, FETCH_BY_NAMES, FETCH_VERSION, Node, best_version, framed
 from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.connection import Distrusted, Transport, TransportError
@@ -84,6 +84,7 @@ class BrokerLink(Generic[P]):
         """Not connected."""
         self.node_id, self.address = node_id, address
         self.session = FetchSession()
+        self.version = FETCH_VERSION  # of the requests of the session, and of the answer that is under way
         self.transport: Transport | None = None
         self.connecting = False
         self.failures = 0
@@ -108,6 +109,15 @@ class BrokerLink(Generic[P]):
         self.transport, self.distrusted, self._connected_at = transport, "", now
         left_s = transport.session_ends - now
         self._renew_at = transport.session_ends - min(RENEWAL_S, left_s / 2)
+
+    def agree_on_version(self, *, by_names: bool) -> None:
+        """Which version the next request has: a session is by ids or by names, so another begins where that changes (KIP-516)."""
+        spoken = self.transport.versions if self.transport is not None else {}
+        best = best_version(FETCH, spoken) or FETCH_VERSION
+        version = min(best, FETCH_BY_NAMES) if by_names else best
+        if version != self.version:
+            self.version = version
+            self.session.reset()
 
     def renew(self, now: float) -> bool:
         """End a connection whose login ends soon, to be made anew; whether that is so."""
@@ -143,7 +153,7 @@ class BrokerLink(Generic[P]):
         self.correlation_id = next(self._ids) & 0x7FFFFFFF
         self.asked = self.base = asked
         self.moved, self.heard_at, self._asked_at = {}, now, now
-        self.transport.send(framed(FETCH, FETCH_VERSION, self.correlation_id, self._client_id, body))
+        self.transport.send(framed(FETCH, self.version, self.correlation_id, self._client_id, body))
         self.sent = self.transport.flush()
 
     def readable(self) -> bool:

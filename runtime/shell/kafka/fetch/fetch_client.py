@@ -98,7 +98,7 @@ class FetchClient:
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
         self._settings = Settings.of(said)
-        self._wants = FetchSettings.of(said)
+        self._wants = FetchSettings.parse(said)
         self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
         self._largest = max(int(value_of(said, "receive.message.max.bytes")), self._max_bytes + 512)
         self._timeout_s = (int(value_of(said, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
@@ -112,6 +112,7 @@ class FetchClient:
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = BackgroundWork()
         self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``RecordSource``
+        self.tells_ids = True  # until the cluster has told topics without
         self._changed = True  # who is to be asked for what, since it was last gone through
         self.throttled_s = 0.0  # for so long brokers asked to be left alone, in all
 
@@ -278,9 +279,7 @@ class FetchClient:
     def _ask_records(self, link: Link, partitions: list[Partition], links: int, now: float) -> bool:
         """Ask a broker for all of these; whether that has been done, or is under way."""
         if not self._is_free(link, now):
-            return (
-                bool(link.asked) and len(link.base) == len(partitions) and all(of.is_in(link.base) for of in partitions)
-            )
+            return bool(link.asked) and len(link.base) == len(partitions) and all(of.is_in(link) for of in partitions)
         if link.connecting or link.rest_s(now, self.pace_s):
             return False
         if link.transport is None:
@@ -289,12 +288,13 @@ class FetchClient:
         due = sorted((of for of in partitions if of.not_before <= now), key=last_fetched)
         if not due:
             return False
-        wanted = {of.key: of.next_fetch(self._partition_bytes) for of in due}
-        request = link.session.request(wanted, frozenset(of.key for of in due if of.anew))
+        link.agree_on_version(by_names=any(of.topic_id == NO_ID for of in partitions))
+        wanted = {of.key(link.version): of.next_fetch(self._partition_bytes) for of in due}
+        request = link.session.request(wanted, frozenset(of.key(link.version) for of in due if of.anew))
         for of in due:
             of.anew = False
         link.max_bytes = max(self._max_bytes // links, min(self._max_bytes, 4 * LEAST_BYTES))
-        return self._send(link, request, {of.key: (of, of.position) for of in due}, now)
+        return self._send(link, request, {of.key(link.version): (of, of.position) for of in due}, now)
 
     def _ask_again(self, link: Link, now: float) -> None:
         """Ask a broker for what it was asked for before, from where each partition has come to."""
@@ -324,7 +324,7 @@ class FetchClient:
 
     def _send(self, link: Link, request: Request, asked: dict[Key, tuple[Partition, int]], now: float) -> bool:
         try:
-            link.send(self._wants.body(request, link.max_bytes), asked, now)
+            link.send(self._wants.body(request, link.max_bytes, link.version), asked, now)
         except TransportError as error:
             self._lose(link, error, now)
             return False
@@ -380,6 +380,7 @@ class FetchClient:
         for words in result.unusable:
             CLIENT_LOG.info("%s", words)
             self._on_error(KafkaError(KafkaError._RESOLVE, words))
+        self.tells_ids = all(topic.error or topic.topic_id != NO_ID for topic in result.topics.values())
         for of in list(self._assigned.values()):
             if not of.failed and of.tp.topic in result.topics:
                 self._resolve(of, result.topics[of.tp.topic])
@@ -388,9 +389,6 @@ class FetchClient:
 
     def _resolve(self, of: Partition, topic: Topic) -> None:
         """Find out who leads the partition, as far as the metadata tell."""
-        if not topic.error and topic.topic_id == NO_ID:
-            self._give_up("the cluster has no topic ids")
-            return
         code = of.take_leader(topic)
         if code == KafkaError.LEADER_NOT_AVAILABLE:
             self._on_error(KafkaError(code))
@@ -425,7 +423,7 @@ class FetchClient:
             frame = link.receive(now)
             if frame is None:
                 return
-            answer = fetch_answer(frame, len(frame), link.correlation_id)
+            answer = fetch_answer(frame, len(frame), link.correlation_id, link.version)
         except (TransportError, MalformedResponse) as error:
             self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
             return
@@ -449,7 +447,7 @@ class FetchClient:
 
     def _take_in(self, link: Link, answer: FetchAnswer, asked: Asked, frame: memoryview, now: float) -> None:
         for found in answer.partitions:
-            of, offset = asked.get((found.topic_id, found.partition), (None, -1))
+            of, offset = asked.get((found.topic, found.partition), (None, -1))
             # What was assigned anew meanwhile, or given up, has no use for it.
             if of is None or self._assigned.get(of.tp) is not of or of.failed or of.position != offset:
                 continue
@@ -461,7 +459,7 @@ class FetchClient:
                 self._on_records(of, found, frame, now)
                 link.has_more = link.has_more or of.position < (of.log_end or 0)
                 if of.position != offset:
-                    link.moved[of.key] = of, offset
+                    link.moved[of.key(link.version)] = of, offset
 
     def _on_partition_error(self, link: Link, of: Partition, code: int, now: float) -> None:
         self._changed = True

@@ -12,10 +12,11 @@ from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.kafka.fetch_messages import (
     METADATA,
     METADATA_VERSION,
-    NEEDED,
+    VERSIONS,
     MalformedResponse,
     Metadata,
     Node,
+    best_version,
     framed,
     metadata_answer,
     metadata_request,
@@ -49,14 +50,21 @@ def bootstrap_of(said: Mapping[str, Any]) -> str:
     return str(said.get("bootstrap.servers") or said.get("metadata.broker.list") or "")
 
 
-def connect_to(node: Node, settings: Settings, timeout_s: float, needed: Mapping[int, int] = NEEDED) -> Transport:
-    """A connection to a broker that speaks what is needed; raises TransportError, Beyond if it doesn't."""
+def connect_to(
+    node: Node, settings: Settings, timeout_s: float, needed: Mapping[int, int | Sequence[int]] = VERSIONS
+) -> Transport:
+    """A connection to a broker that speaks what is needed: of each request this version, or one of these.
+
+    Raises TransportError, Beyond if it doesn't.
+    """
     transport = connect(node.host, node.port, settings, timeout_s)
-    for api, version in needed.items():
+    for api, versions in needed.items():
+        usable = (versions,) if isinstance(versions, int) else versions
         least, most = transport.versions.get(api, (0, -1))
-        if not least <= version <= most:
+        if not any(least <= version <= most for version in usable):
             transport.close()
-            raise Beyond(f"{joined(node.host, node.port)} doesn't speak version {version} of Kafka's request {api}")
+            wanted = " or ".join(map(str, usable))
+            raise Beyond(f"{joined(node.host, node.port)} doesn't speak version {wanted} of Kafka's request {api}")
     return transport
 
 
@@ -130,7 +138,11 @@ class MetadataClient:
 
     def _request_metadata(self, transport: Transport, topics: Collection[str]) -> Metadata:
         self._last_id += 1
-        request = framed(METADATA, METADATA_VERSION, self._last_id, self._client_id, metadata_request(sorted(topics)))
+        version = best_version(METADATA, transport.versions) or METADATA_VERSION
+        body = metadata_request(sorted(topics), version)
         return send_and_receive(
-            transport, request, "a Metadata request", lambda of: metadata_answer(of, len(of), self._last_id)
+            transport,
+            framed(METADATA, version, self._last_id, self._client_id, body),
+            "a Metadata request",
+            lambda frame: metadata_answer(frame, len(frame), self._last_id, version),
         )

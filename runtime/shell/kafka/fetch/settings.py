@@ -22,16 +22,16 @@ class FetchSettings:
     rack: str
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Self:
+    def parse(cls, config: Mapping[str, Any]) -> Self:
         """Read them; raises ValueError for what is no number."""
         return cls(
-            int(said["fetch.wait.max.ms"]),
-            int(value_of(said, "fetch.min.bytes")),
-            str(said["isolation.level"]) == "read_committed",
-            str(value_of(said, "client.rack")),
+            int(config["fetch.wait.max.ms"]),
+            int(value_of(config, "fetch.min.bytes")),
+            str(config["isolation.level"]) == "read_committed",
+            str(value_of(config, "client.rack")),
         )
 
-    def body(self, request: Request, max_bytes: int) -> bytes:
+    def body(self, request: Request, max_bytes: int, version: int) -> bytes:
         """The request's bytes, without a header."""
         return fetch_request(
             max_wait_ms=self.max_wait_ms,
@@ -42,4 +42,5 @@ class FetchSettings:
             wanted=by_topic(request.wanted),
             forgotten=by_topic(dict.fromkeys(sorted(request.forgotten))),
             rack=self.rack,
+            version=version,
         )

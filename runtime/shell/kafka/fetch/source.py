@@ -148,8 +148,8 @@ class FetchSource(RecordSource):
 
     @property
     def tells_ids(self) -> bool:  # type: ignore[override]
-        """As long as nothing had to be handed over; see ``RecordSource``."""
-        return self._fetcher is not None
+        """As long as nothing had to be handed over, and the cluster has ids; see ``RecordSource``."""
+        return self._fetcher is not None and self._fetcher.tells_ids
 
     def topic_id(self, tp: TopicPartition) -> str:
         """The topic's id; see ``RecordSource``."""
