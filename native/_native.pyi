@@ -1,90 +1,22 @@
-"""What is compiled: Kafka's records into Arrow, and Avro, Protobuf and JSON inside of them; ``module.c`` has the map of its files."""
+"""Compiled in C: what the parts of Fetch responses hold, as Arrow's columns, and columns of Avro's and Protobuf's records."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 RECORDS: int
-END_OF_LOG: int
 ERROR: int
 BAD_TIMESTAMP: int
 BAD_HEADER: int
 TOO_LARGE: int
 UNPACKING: int
 
-class Error(Exception):
-    """librdkafka refused or failed: its error code and its words, as ``args``."""
-
-def load(path: str) -> str:
-    """Find librdkafka behind the shared object ``path``; returns its version.  Raises ImportError with the reason."""
-
-class Client:
-    """One librdkafka consumer that is assigned; for one thread at a time, else RuntimeError.
-
-    ``conf`` are its settings, ``fields`` what of a record becomes columns, in order, by the numbers of
-    ``sparkcohort.runtime.values.columns.Field``.  ``take`` is called with the address of an ArrowArray (C data interface)
-    per run of records and with the offsets of its rows (``sparkcohort.runtime.batches.offset_runs``), and returns what the
-    run's event is to hold.
-    """
-
-    def __init__(self, conf: Sequence[tuple[str, str]], fields: bytes, take: Callable[[int, bytes], Any]) -> None:
-        """Create the client; nothing is awaited.  Raises Error, and ValueError for what are no fields, each once."""
-
-    def assign(self, spans: Sequence[tuple[str, int, int, int]]) -> None:
-        """Start fetching (topic, partition, start, end); what is fetched behind an end is not copied."""
-
-    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Stop fetching, and throw away what is queued of these partitions."""
-
-    def poll(
-        self, timeout_ms: int, records: int, nbytes: int
-    ) -> tuple[list[tuple[int, str, int, int, int, Any]], list[tuple[int, str]], list[tuple[int, str]]]:
-        """Drain what is there, waiting only when nothing is: events, errors without a partition, log lines.
-
-        An event is (kind, topic, partition, offset, number, what):
-
-        =============  =======================  ===================  =================================
-        kind           offset                   number               what
-        =============  =======================  ===================  =================================
-        RECORDS        behind the last record   bytes of the batch   what ``take`` gave, or None
-        END_OF_LOG     the end                  0                    None
-        ERROR          of the fetch, or -1      librdkafka's code    its words
-        BAD_TIMESTAMP  of the record            the milliseconds     None
-        BAD_HEADER     of the record            0                    None
-        TOO_LARGE      of the record            its bytes            None
-        UNPACKING      as before                0                    None
-        =============  =======================  ===================  =================================
-
-        The last two come from a ``Part`` alone: a record, or what can only be unpacked as one, is larger than allowed;
-        much has been unpacked, and no record that is wanted was in it yet.
-
-        The others are (librdkafka's code, its words) and (syslog's level, line).
-        """
-
-    def count(self, timeout_ms: int, records: int) -> int:
-        """Drain and copy nothing, for benchmarks: what the client costs by itself.  Returns the number of records."""
-
-    def log_range(self, topic: str, partition: int, timeout_ms: int) -> tuple[int, int]:
-        """Ask for the first available offset and the end; raises Error."""
-
-    def log_end(self, topic: str, partition: int) -> int:
-        """The end as the last fetch told it, without asking; negative when it isn't known."""
-
-    def exists(self, topic: str, partition: int, timeout_ms: int) -> bool:
-        """Ask the cluster whether the partition exists; raises Error."""
-
-    def set_token(self, token: str, ends_ms: int, principal: str, extensions: tuple[str, ...]) -> None:
-        """What to log in with (SASL/OAUTHBEARER) until ``ends_ms`` since 1970; ``extensions``: name, value, name, value.
-
-        Raises Error for what librdkafka doesn't take, ValueError for more than 32 extensions.
-        """
-
-    def close(self, timeout_ms: int) -> bool:
-        """End the client; False when that takes longer, and it is left to itself.  A second time does nothing."""
-
 class Decoder:
     """What the parts of all Fetch responses share; for one thread at a time, else RuntimeError.
 
-    ``fields`` and ``take`` as for ``Client``; ``unpack`` is called with a codec's number, the bytes of a batch's records, and
+    ``fields`` is what of a record becomes columns, in order, by the numbers of
+    ``sparkcohort.runtime.values.columns.Field``.  ``take`` is called with the address of an ArrowArray (C data interface)
+    per run of records and with the offsets of its rows (``sparkcohort.runtime.batches.offset_runs``), and returns what the
+    run's event is to hold.  ``unpack`` is called with a codec's number, the bytes of a batch's records, and
     ``largest``.  It returns these decompressed (any buffer), or what has a ``readinto`` that gives them piece by piece,
     less than asked for only at their end, or a number of bytes that could only be unpacked as one and are too many;
     both may raise OSError or ValueError where that can't be done.  ``largest`` is what a record may have, ``window``
@@ -127,7 +59,24 @@ class Part:
         """The records of the batches that were begun so far, and the bytes of these batches as they came."""
 
     def take(self, records: int, nbytes: int) -> tuple[int, str, int, int, int, Any] | None:
-        """The next event, as ``Client.poll`` has them; None after the last.  After a fault it comes again each time."""
+        """The next event; None after the last.  After a fault it comes again each time.
+
+        An event is (kind, topic, partition, offset, number, what):
+
+        =============  =======================  ===================  =================================
+        kind           offset                   number               what
+        =============  =======================  ===================  =================================
+        RECORDS        behind the last record   bytes of the batch   what ``take`` gave, or None
+        ERROR          of the batch             librdkafka's code    its words
+        BAD_TIMESTAMP  of the record            the milliseconds     None
+        BAD_HEADER     of the record            0                    None
+        TOO_LARGE      of the record            its bytes            None
+        UNPACKING      as before                0                    None
+        =============  =======================  ===================  =================================
+
+        TOO_LARGE: a record, or what can only be unpacked as one, is larger than allowed.  UNPACKING: much has been
+        unpacked, and no record that is wanted was in it yet.
+        """
 
 def crc32c(data: Any, by_tables: bool) -> int:
     """CRC-32C, by the processor's instruction where there is one, or by tables."""

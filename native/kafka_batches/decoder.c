@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow/spans.h"
+#include "arrow/topics.h"
 #include "batches.h"
 #include "crc32c.h"
 #include "events.h"
@@ -19,7 +19,7 @@ typedef struct {
   long long largest;
   size_t window;  /* how much is unpacked at once, if no record needs more */
   uint8_t *spare; /* a window that no part has */
-  spans topics;   /* by name alone */
+  topics topics;
   columns rows; /* empty between calls */
   int busy;     /* a part is being read, without the interpreter's lock */
 } Decoder;
@@ -91,17 +91,10 @@ static void free_object(PyObject *self) {
 static void decoder_dealloc(Decoder *self) {
   PyObject_GC_UnTrack((PyObject *)self);
   decoder_clear(self);
-  spans_free(&self->topics);
+  topics_free(&self->topics);
   columns_free(&self->rows);
   free(self->spare);
   free_object((PyObject *)self);
-}
-
-static topic *find_topic(Decoder *self, const char *name) {
-  span *found = spans_find(&self->topics, name, 0);
-  if (found) return found->topic;
-  if (!spans_reserve(&self->topics, 1) || !spans_put(&self->topics, name, 0, 0)) return NULL;
-  return spans_find(&self->topics, name, 0)->topic;
 }
 
 /* --- a part ----------------------------------------------------------------------------------- */
@@ -143,7 +136,7 @@ static PyObject *decoder_part(Decoder *self, PyObject *arguments) {
   Part *part = (Part *)allocate(part_type, 0);
   if (!part) return NULL;
   part->decoder = (Decoder *)Py_NewRef((PyObject *)self);
-  part->of = find_topic(self, name);
+  part->of = topics_find(&self->topics, name);
   part->partition = partition;
   if (!part->of) PyErr_NoMemory();
   if (!part->of || PyObject_GetBuffer(data, &part->data, PyBUF_SIMPLE) < 0 || !read_aborted(transactions, &part->left)) {

@@ -67,6 +67,20 @@ class Authority:
         made = _builder(other._name, other._key).issuer_name(self._name).add_extension(basic, critical=True)
         return other, made.sign(self._key, SHA256()).public_bytes(Encoding.PEM).decode()
 
+    def revoking(self, *serials: int) -> str:
+        """A list of revoked certificates in PEM."""
+        now = dt.datetime.now(dt.UTC)
+        made = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - WEEK)
+            .next_update(now + WEEK)
+        )
+        for serial in serials:
+            revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now - WEEK).build()
+            made = made.add_revoked_certificate(revoked)
+        return made.sign(self._key, SHA256()).public_bytes(Encoding.PEM).decode()
+
     def identity(self, name: str, *, begins: dt.datetime | None = None, ends: dt.datetime | None = None) -> Identity:
         """A certificate for a host name or an address; good for a week unless said otherwise."""
         key = ec.generate_private_key(ec.SECP256R1())

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.native_source import taken_rows
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
-from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
+from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW, taken_rows
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns, fields_of
 from tests.kit.record_batches import (
     ABORT,

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sparkcohort.runtime.shell.kafka.consumer.new_source import BY_LIBRDKAFKA, IN_PYTHON, SWITCH
+from sparkcohort.runtime.shell.kafka.consumer.new_source import BY_LIBRDKAFKA, SWITCH
 
-SOURCES = ("fetching", "librdkafka", "python")
-_SWITCHES = {"fetching": "1", "librdkafka": BY_LIBRDKAFKA, "python": IN_PYTHON}
+SOURCES = ("fetching", "librdkafka")
+_SWITCHES = {"fetching": "", "librdkafka": BY_LIBRDKAFKA}
 
 
 @contextmanager
 def read_by(name: str) -> Iterator[None]:
-    """Clients made in this block fetch by themselves, by ``librdkafka`` natively, or by it in ``python``."""
+    """Clients made in this block fetch by themselves, or by confluent-kafka's consumer, over ``librdkafka``."""
     with patch.dict(os.environ, {SWITCH: _SWITCHES[name]}):
         yield

@@ -69,6 +69,6 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=SOURCES)
 def each_source(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The test once with the native source and once with the one in Python; without this fixture it has the native one."""
+    """The test once with our own client and once with confluent-kafka's consumer; without this fixture it has ours."""
     with read_by(request.param):
         yield request.param

@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 
-import sparkcohort.runtime.shell.kafka.consumer.native_source  # noqa: F401  it finds librdkafka
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.avro.schema import parse_schema

@@ -11,6 +11,7 @@ from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTOR
 FILES: Final = (
     "ssl.ca.location",
     "ssl.certificate.location",
+    "ssl.crl.location",
     "ssl.key.location",
     "ssl.keystore.location",
     TRUSTSTORE,

@@ -1,7 +1,7 @@
 """librdkafka's settings for a connection that is made without librdkafka: which can be honoured, and what they come to.
 
 Sources: librdkafka's CONFIGURATION.md, and ``rdkafka_ssl.c`` for which trusted certificates and keys it takes.  A name that
-is not known here is never taken for harmless: ``unsupported`` names it, and librdkafka reads instead.
+is not known here is never taken for harmless: ``unsupported`` names it, and confluent-kafka's consumer reads instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("sparkcohort.kafka")
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-BEARER = "OAUTHBEARER"  # with a provider: librdkafka has the other ways to tokens
+BEARER = "OAUTHBEARER"  # with a provider: librdkafka has the other ways to tokens, assertions and clouds' metadata
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 
@@ -73,7 +73,7 @@ def unsupported(conf: Mapping[str, Any]) -> str:
         if not isinstance(value, str | int | float):
             return f"{name}, which is not plain text"
         row = ROWS.get(name, UNKNOWN)
-        if row.our_client is OurClient.UNABLE and not name.startswith(OTHER_LOGINS_BEGIN):
+        if row.our_client in (OurClient.UNABLE, OurClient.UNREACHED) and not name.startswith(OTHER_LOGINS_BEGIN):
             return f"the setting {name}"
         if row.only and _text(value).strip().lower() not in row.only:
             return f"{name}={_text(value)}"
@@ -262,6 +262,11 @@ def _trust(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     if pem:
         with _naming("ssl.ca.pem", "no certificate in PEM"), _file(pem.encode()) as path:
             context.load_verify_locations(path)
+    revoked = texts.get("ssl.crl.location", "")
+    if revoked:
+        with _naming("ssl.crl.location", "no list of revoked certificates in PEM there"):
+            context.load_verify_locations(revoked)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     if location in ("", "probe") and not pem:
         bundle = next((path for path in _BUNDLES if Path(path).exists()), None)
         if bundle:

@@ -15,8 +15,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns, kafka_row
@@ -28,7 +27,7 @@ from tests.kit.produce import producer
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
-KINDS = (FetchSource, NativeSource, PythonSource)
+KINDS = (FetchSource, ConsumerSource)
 RECORDS = 300
 FLUSHED = (99, 203, RECORDS - 1)
 CHUNKS = 20  # at most; a producer that waits cuts where it likes

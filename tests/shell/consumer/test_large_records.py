@@ -17,7 +17,7 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import CHUNK, ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, MalformedRecordError, Records
 from sparkcohort.runtime.shell.process.executor import Executor
@@ -163,17 +163,16 @@ def test_the_ends_of_heavy_batches(mock_broker: MockCluster, topic: str) -> None
     }
 
 
-@pytest.mark.parametrize("source", ["librdkafka", "python"])
-def test_librdkafka_stops_at_its_own_bound(mock_broker: MockCluster, topic: str, source: str) -> None:
+def test_librdkafka_stops_at_its_own_bound(mock_broker: MockCluster, topic: str) -> None:
     """A batch of zstd that it won't unpack is for it a damaged one: the error says that it needn't be, and the option."""
     write(mock_broker.bootstrap, topic, [MIB] * 40)
     conf = {"bootstrap.servers": mock_broker.bootstrap, "receive.message.max.bytes": 20 * MIB}
     with (
-        read_by(source),
+        read_by("librdkafka"),
         pytest.raises(FetchError, match=rf"offset 0: .*kafka\.receive\.message\.max\.bytes, {20 * MIB}: set"),
     ):
         direct(conf, [Range(topic, 0, 0, 40)])
-    with read_by(source):
+    with read_by("librdkafka"):
         rows = direct({**conf, "receive.message.max.bytes": 400 * MIB}, [Range(topic, 0, 0, 40)])
     assert sum(map(len, rows.values())) == 40
 
@@ -216,7 +215,6 @@ reader.close()
 """
 
 
-@pytest.mark.parametrize("source", ["fetching", "librdkafka"])
 @pytest.mark.parametrize(
     ("failures", "said"),
     [
@@ -228,24 +226,23 @@ reader.close()
     ],
 )
 def test_memory_that_has_run_out(
-    mock_broker: MockCluster, topic: str, short_of_memory: dict[str, str], failures: int, said: str, source: str
+    mock_broker: MockCluster, topic: str, short_of_memory: dict[str, str], failures: int, said: str
 ) -> None:
     """A moment of it is got over; what lasts is an error that says where and what to do, no MemoryError without a word."""
     produce(mock_broker.bootstrap, topic, 200, value_bytes=4_200)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, str(failures)]
-    with read_by(source):
-        environment = {**os.environ, **short_of_memory}
+    environment = {**os.environ, **short_of_memory}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert re.match(said, done.stdout)
 
 
 def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, topic: str) -> None:
-    """Large records behind small ones: a poll has a batch's bytes and one record more; what it leaves is not lost, nor stale."""
+    """Large records behind small ones: a poll has a batch's bytes and a chunk more; what it leaves is not lost, nor stale."""
     mock_broker.create_topic(topic, 2)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 0)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 1)
-    source = NativeSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, columns=KAFKA_ROW)
+    source = ConsumerSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, columns=KAFKA_ROW)
     stands = dict.fromkeys((TopicPartition(topic, 0), TopicPartition(topic, 1)), 0)
     source.assign(dict.fromkeys(stands, (0, 2040)))
     begun_anew = 0
@@ -253,7 +250,7 @@ def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, 
     def polled() -> bool:
         nonlocal begun_anew
         events = [event for event in source.poll(0.1) if isinstance(event, Records)]
-        assert sum(event.nbytes for event in events) < BATCH_BYTES + MIB + 200_000
+        assert sum(event.nbytes for event in events) < BATCH_BYTES + CHUNK * (MIB + 1000)
         for event in events:
             assert event.batch is not None
             assert event.batch.column("offset").to_pylist() == list(range(stands[event.tp], event.next_offset))

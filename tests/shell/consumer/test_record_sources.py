@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import struct
-import threading
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +20,7 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     EndOfLog,
     MalformedRecordError,
@@ -41,11 +39,9 @@ from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 NO_END = 2**63 - 1
-KINDS = (FetchSource, NativeSource, PythonSource)
+KINDS = (FetchSource, ConsumerSource)
 ALL = pytest.mark.parametrize("kind", KINDS)
-LIBRDKAFKAS = pytest.mark.parametrize("kind", KINDS[1:])
-NATIVES = pytest.mark.parametrize("kind", KINDS[:2])
-Kind = type[FetchSource] | type[NativeSource] | type[PythonSource]
+Kind = type[FetchSource] | type[ConsumerSource]
 
 
 def conf(mock: MockCluster, **more: Any) -> dict[str, Any]:
@@ -217,7 +213,7 @@ def test_a_record_that_no_row_can_hold(mock_broker: MockCluster, topic: str, kin
 
 @pytest.mark.parametrize("key", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
 def test_header_keys_that_are_no_text(mock_broker: MockCluster, topic: str, key: bytes) -> None:
-    """What Python doesn't decode as UTF-8, the native source doesn't either; without headers the rows come."""
+    """What Python doesn't decode as UTF-8, our own client doesn't either; without headers the rows come."""
     with pytest.raises(UnicodeDecodeError):
         key.decode()
     write_header_key(mock_broker.bootstrap, topic, key)
@@ -230,33 +226,24 @@ def test_header_keys_that_are_no_text(mock_broker: MockCluster, topic: str, key:
         source.close()
         found = next(event for event in events if isinstance(event, PartitionError))
         assert f"{topic} partition 0 offset 0 is not valid UTF-8" in str(found.error)
-    plain = NativeSource(conf(mock_broker), columns=KAFKA_ROW)
+    plain = FetchSource(conf(mock_broker), columns=KAFKA_ROW)
     plain.assign({tp: (0, NO_END)})
     assert table(plain, {tp: 2})[tp].num_rows == 2
     plain.close()
 
 
-@LIBRDKAFKAS
-def test_settings_that_are_refused(kind: Kind) -> None:
+def test_settings_that_are_refused() -> None:
     """As confluent-kafka's own client: a KafkaException of _INVALID_ARG that names the setting."""
     for setting in ({"no.such.setting": "1"}, {"fetch.min.bytes": "many"}):
         with pytest.raises(KafkaException, match=next(iter(setting))) as caught:
-            kind({"bootstrap.servers": "127.0.0.1:1", **setting}, columns=KAFKA_ROW)
+            ConsumerSource({"bootstrap.servers": "127.0.0.1:1", **setting}, columns=KAFKA_ROW)
         assert caught.value.args[0].code() == KafkaError._INVALID_ARG
 
 
-def test_a_refusal_that_is_cut_in_a_letter() -> None:
-    """librdkafka quotes the value and cuts its words at so many bytes: still its refusal, not a decoder's."""
-    for more in range(2):
-        with pytest.raises(KafkaException, match="Invalid value"):
-            NativeSource({"security.protocol": "a" * more + "é" * 400}, columns=KAFKA_ROW)
-
-
-@NATIVES
-def test_headers_count_as_bytes(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+def test_headers_count_as_bytes(mock_broker: MockCluster, topic: str) -> None:
     """Records that are nearly all headers: a poll takes about a batch's bytes of them, too."""
     produce(mock_broker.bootstrap, topic, 150, headers=[("h", b"v" * 20_000)])
-    source = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS, batch_bytes=200_000)
+    source = FetchSource(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS, batch_bytes=200_000)
     source.assign({TopicPartition(topic, 0): (0, NO_END)})
     taken = [until(source, bool, "a record", 1)]
     while not isinstance(taken[-1][-1], EndOfLog):
@@ -271,8 +258,8 @@ def test_headers_count_as_bytes(mock_broker: MockCluster, topic: str, kind: Kind
 def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that isn't there: complaints by code, the last error in words, log lines with the client's name."""
     with caplog.at_level(logging.DEBUG, "sparkcohort.kafka"):
-        # Three names: the filter of the driver's log lets no line pass twice that differs in numbers only.
-        nowhere = {FetchSource: "127.0.0.2:1", NativeSource: "127.0.0.1:1", PythonSource: "localhost:1"}[kind]
+        # Two names: the filter of the driver's log lets no line pass twice that differs in numbers only.
+        nowhere = {FetchSource: "127.0.0.2:1", ConsumerSource: "127.0.0.1:1"}[kind]
         source = kind({"bootstrap.servers": nowhere}, columns=KAFKA_ROW)
         source.assign({TopicPartition("t", 0): (0, NO_END)})
 
@@ -289,13 +276,12 @@ def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixt
     assert {record.levelno for record in caplog.records} <= {logging.DEBUG, logging.INFO}
 
 
-@LIBRDKAFKAS
-def test_no_complaint_quotes_a_secret(kind: Kind) -> None:
+def test_no_complaint_quotes_a_secret() -> None:
     """librdkafka does, of the token's settings: what is kept for messages of time-outs doesn't."""
     oauth = {"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": True}
     secret = {"sasl.oauthbearer.config": "passphrase=hunter2"}
     where = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "log_level": 0}
-    source = kind({**where, **oauth, **secret}, columns=KAFKA_ROW)
+    source = ConsumerSource({**where, **oauth, **secret}, columns=KAFKA_ROW)
     wait_until(lambda: source.poll(0.1) or source.complaints, 20, "a complaint")
     source.close()
     assert KafkaError._AUTHENTICATION in source.complaints
@@ -324,26 +310,11 @@ def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kin
     source.close()
 
 
-def test_it_is_for_one_thread_and_for_the_living(mock_broker: MockCluster) -> None:
-    """A second thread is refused while the first one waits, and so is everybody after the end; ending twice is one end."""
-    source = NativeSource(conf(mock_broker), columns=KAFKA_ROW)
-    polling = threading.Thread(target=source.poll, args=(0.3,))
-    polling.start()
-    with pytest.raises(RuntimeError, match="one thread at a time"):
-        wait_until(lambda: source.poll(0) is None, 10, "the other thread")
-    polling.join()
-    source.close()
-    source.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        source.poll(0)
-
-
-@NATIVES
-def test_batches_outlive_their_source(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+def test_batches_outlive_their_source(mock_broker: MockCluster, topic: str) -> None:
     """A batch, a slice or a column of it holds what it shows, whatever has gone; all are given back in the end."""
     produce(mock_broker.bootstrap, topic, 1_000)
     before = pa.total_allocated_bytes()
-    source, tp = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS), TopicPartition(topic, 0)
+    source, tp = FetchSource(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS), TopicPartition(topic, 0)
     source.assign({tp: (0, NO_END)})
     rows = table(source, {tp: 1_000})[tp]
     source.close()
@@ -355,15 +326,14 @@ def test_batches_outlive_their_source(mock_broker: MockCluster, topic: str, kind
     assert pa.total_allocated_bytes() - before < 1 << 16  # the buffers were never Arrow's own
 
 
-@NATIVES
-def test_nothing_is_kept(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+def test_nothing_is_kept(mock_broker: MockCluster, topic: str) -> None:
     """Memory stays where it is, however often a log is read, clients are made, and batches are thrown away."""
     produce(mock_broker.bootstrap, topic, 4_000, value_bytes=1_000, headers=[("h", b"v" * 100)])
     tp = TopicPartition(topic, 0)
 
     def read(times: int) -> int:
         for _ in range(times):
-            source = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS)
+            source = FetchSource(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS)
             source.assign({tp: (0, NO_END)})
             table(source, {tp: 4_000})
             source.close()

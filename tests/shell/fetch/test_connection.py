@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from array import array
@@ -14,6 +15,7 @@ from termios import FIONREAD
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch import connection
@@ -139,6 +141,21 @@ def test_a_certificate_that_is_not_ours_to_have(guarded: Broker, tmp_path: Path)
     for identity in (strange, {}):
         with pytest.raises(TransportError, match=r"demand a certificate|broke the connection|closed the connection"):
             connect(guarded, "MUTUAL", **identity)
+
+
+def test_a_list_of_revoked_certificates(guarded: Broker, tmp_path: Path) -> None:
+    """A broker whose certificate is in it is not trusted; another list takes its place without a restart."""
+    host, _, port = guarded.at["SSL"].rpartition(":")
+    serial = x509.load_pem_x509_certificate(ssl.get_server_certificate((host, int(port))).encode()).serial_number
+    path = tmp_path / "revoked.pem"
+    path.write_text(authority(guarded).revoking(serial + 1))
+    conf = {"security.protocol": "ssl", "ssl.ca.location": str(authority(guarded).path), "ssl.crl.location": str(path)}
+    settings = Settings.of(conf)
+    connection.connect(host, int(port), settings, 20).close()
+    path.with_suffix(".new").write_text(authority(guarded).revoking(serial))
+    path.with_suffix(".new").rename(path)
+    with pytest.raises(connection.Distrusted, match="certificate revoked"):
+        connection.connect(host, int(port), settings, 20)
 
 
 def test_a_broker_that_is_not_trusted(guarded: Broker) -> None:

@@ -17,7 +17,7 @@ from sparkcohort.runtime.shell.driver.discovery import Discovery
 from sparkcohort.runtime.shell.driver.handover import take_over
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
@@ -84,7 +84,7 @@ def assert_reads(given: SourceOptions) -> None:
     conf = dict(given.kafka)
     assert TP.topic in clients.new_consumer(conf).list_topics(TP.topic, timeout=20).topics
     assert TP.topic in clients.new_admin(conf).list_topics(TP.topic, timeout=20).topics
-    for kind in (NativeSource, FetchSource):
+    for kind in (ConsumerSource, FetchSource):
         source = kind(conf, columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
         try:
@@ -185,7 +185,7 @@ def test_newer_alone_is_newer_alone(secure: Broker) -> None:
     assert_reads(options(secure, "SASL_SSL", **trusting, ssl__cipher__suites=older))
     for newer in ({"ssl__enabled__protocols": "TLSv1.3"}, {"ssl__cipher__suites": "TLS_AES_256_GCM_SHA384"}):
         conf = dict(options(secure, "SASL_SSL", **trusting, **newer).kafka)
-        for kind in (NativeSource, FetchSource):
+        for kind in (ConsumerSource, FetchSource):
             source = kind(conf, columns=KAFKA_ROW)
             source.assign({TP: (0, NO_END)})
             assert complaint(source)

@@ -16,8 +16,8 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import client_credentials as oidc
 from sparkcohort.runtime.shell.kafka import clients, tokens
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
@@ -60,7 +60,7 @@ def test_lives_of_a_token(guarded: Broker, topic: str, tmp_path: Path, *, secure
     with TokenEndpoint(lifetime_s=LIFE_S, tls=tls if secure else None) as endpoint:
         conf = conf_of(endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__scope="a b", **trust)
         ours = new_record_source(conf, columns=KAFKA_ROW)
-        sources, looks, end = [ours, PythonSource(conf, columns=KAFKA_ROW)], clients.new_admin(conf), 0
+        sources, looks, end = [ours, ConsumerSource(conf, columns=KAFKA_ROW)], clients.new_admin(conf), 0
         assert isinstance(ours, FetchSource)
         for source in sources:
             source.assign({TopicPartition(topic, 0): (0, NO_END)})

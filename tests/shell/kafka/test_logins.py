@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
@@ -159,7 +159,7 @@ def test_a_wrong_password_is_no_storm(door: Relay, mechanism: str, kind: str, ca
         poll_for(lambda: polled.poll(0.1), 2)
         polled.close()
     else:
-        source = (FetchSource if kind == "ours" else NativeSource)(settings, columns=KAFKA_ROW)
+        source = (FetchSource if kind == "ours" else ConsumerSource)(settings, columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
         poll_for(lambda: source.poll(0.1), 2)
         source.close()

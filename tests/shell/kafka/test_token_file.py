@@ -9,7 +9,7 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
@@ -22,7 +22,7 @@ from tests.kit.tokens import token
 NO_END = 2**63 - 1
 LIFE_S = of_tier(quick=4.0, thorough=5.0)
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-KINDS = (FetchSource, NativeSource)
+KINDS = (FetchSource, ConsumerSource)
 
 
 def renewed(path: Path) -> None:

@@ -16,7 +16,7 @@ USES = (
     "tests/unit/protocol",  # msgspec
     "tests/shell/rpc/test_flight.py",  # pyarrow's Flight, cryptography's certificates
     "tests/shell/cli/test_columns.py",  # click, rich
-    "tests/shell/consumer/test_columns.py",  # confluent-kafka, and our own C with its librdkafka
+    "tests/shell/consumer/test_columns.py",  # confluent-kafka, and our own C
     "tests/unit/options/test_topic_pattern.py",  # regex
     "tests/shell/observe/test_metrics_endpoint.py",  # prometheus-client
     "tests/unit/assignors/test_sticky.py",  # numpy

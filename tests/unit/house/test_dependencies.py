@@ -20,7 +20,6 @@ BROUGHT = {"grimp": "import-linter", "py4j": "pyspark", "elftools": "pyelftools"
 """Packages that a declared dependency brings along as its own interface, or under another name in an environment of its own."""
 
 UNPROMISED = {
-    "confluent-kafka": ("native/librdkafka/kafka.h", "typedef struct"),  # the layout of librdkafka's structures
     "pyspark": ("sparkcohort/python_daemon.py", "pyspark.daemon"),  # started under its own name
 }
 """What a dependency has not promised to keep, and where we rely on it."""

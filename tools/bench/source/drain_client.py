@@ -2,9 +2,8 @@
 
     python -P tools/bench/source/drain_client.py fetching BOOTSTRAP TOPIC PARTITIONS RECORDS
 
-``fetching``, ``librdkafka`` and ``python`` are the source's drains into Arrow, ``count`` takes librdkafka's messages in C and
-gives them back uncopied; ``check``, ``check-librdkafka`` and ``check-python`` read like the first three and add up what came
-per partition, unmeasured.
+``fetching`` and ``consumer`` are the source's drains into Arrow; ``check`` and ``check-consumer`` read like these and add up
+what came per partition, unmeasured.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
@@ -31,8 +29,8 @@ NO_END = 2**63 - 1
 KINDS: dict[str, Callable[..., Any]] = {
     "fetching": FetchSource,
     "check": FetchSource,
-    "python": PythonSource,
-    "check-python": PythonSource,
+    "consumer": ConsumerSource,
+    "check-consumer": ConsumerSource,
 }
 
 
@@ -78,13 +76,11 @@ def check(drain: RecordSource, records: int) -> dict[str, list[int]]:
 
 def main(kind: str, bootstrap: str, topic: str, partitions: int, records: int) -> None:
     """Drain the topic from its beginning and print what it took."""
-    drain = KINDS.get(kind, NativeSource)({"bootstrap.servers": bootstrap}, columns=KAFKA_ROW)
+    drain = KINDS[kind]({"bootstrap.servers": bootstrap}, columns=KAFKA_ROW)
     drain.assign({TopicPartition(topic, number): (0, NO_END) for number in range(partitions)})
     found: dict[str, Any]
     if kind.startswith("check"):
         found = check(drain, records)
-    elif kind == "count":
-        found = measure(lambda: int(drain.count(POLL_S)), records)
     else:
         found = measure(lambda: sum(batch.num_rows for _, batch in batches(drain)), records)
     print(json.dumps(found))

@@ -1,21 +1,24 @@
-"""Which source: our own fetching wherever it can do what the settings ask for, else librdkafka's, both natively.
+"""Which source: our own fetching wherever it can do what the settings ask for, else confluent-kafka's consumer.
 
-``COHORT_NATIVE`` in the environment of the executors (and their agents, which inherit it) chooses for diagnosis, and for the
-tests that all have to pass: ``librdkafka`` fetches nothing by itself, ``0`` means librdkafka in Python.
+``COHORT_NATIVE=librdkafka`` in the environment of the executors (and their agents, which inherit it) chooses the consumer, for
+diagnosis and for the tests that both have to pass.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource, possible
 from sparkcohort.runtime.values.columns import Columns, raw_columns
 
 SWITCH = "COHORT_NATIVE"
-IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
+BY_LIBRDKAFKA = "librdkafka"
 
 _log = logging.getLogger("sparkcohort.record_source")
 
@@ -48,46 +51,15 @@ def new_record_source(
 def _source_of_bytes(
     conf: Mapping[str, Any], columns: Columns, batch_bytes: int, *, unhurried: bool, largest: Largest | None
 ) -> RecordSource:
-    # A callback is Python's: only confluent-kafka's own client can call it.
-    plain = all(isinstance(value, str | int | float) for value in conf.values())
-    chosen = os.environ.get(SWITCH)
-    natively = plain and chosen != IN_PYTHON
-    if natively and chosen != BY_LIBRDKAFKA:
-        fetching = _fetching(conf, columns, batch_bytes, unhurried=unhurried, largest=largest)
-        if fetching is not None:
-            return fetching
-    held_back = {**UNHURRIED, **conf} if unhurried else conf
-    return (_native() if natively else _in_python())(held_back, columns=columns, batch_bytes=batch_bytes)
-
-
-def _fetching(
-    conf: Mapping[str, Any], columns: Columns, batch_bytes: int, *, unhurried: bool, largest: Largest | None
-) -> RecordSource | None:
-    """The source that does without librdkafka; None where the settings are beyond it, of which one line tells."""
-    from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  not where librdkafka reads
-
     try:
-        why = source.possible(conf)
-        if not why:
-            return source.FetchSource(
-                conf, columns=columns, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest
-            )
-    except (connection.TransportError, ValueError) as error:
-        why = str(error)
-    _log.info("records are fetched by librdkafka: %s", why)
-    return None
-
-
-def _in_python() -> Callable[..., RecordSource]:
-    from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource  # noqa: PLC0415  pyarrow.compute is slow to come
-
-    return PythonSource
-
-
-def _native() -> Callable[..., RecordSource]:
-    from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource  # noqa: PLC0415  most need none
-
-    return NativeSource
+        reason = f"{SWITCH}={BY_LIBRDKAFKA}" if os.environ.get(SWITCH) == BY_LIBRDKAFKA else possible(conf)
+        if not reason:
+            return FetchSource(conf, columns=columns, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest)
+    except (TransportError, ValueError) as error:
+        reason = str(error)
+    _log.info("records are fetched by librdkafka: %s", reason)
+    held_back = {**UNHURRIED, **conf} if unhurried else conf
+    return ConsumerSource(held_back, columns=columns, batch_bytes=batch_bytes)
 
 
 def bounds(queue: int) -> dict[str, Any]:

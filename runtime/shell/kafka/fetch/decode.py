@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError
 
 from sparkcohort.native import _native
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.native_source import event_of, taken_rows
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Event,
     Largest,
     MalformedRecordError,
     PartitionError,
     Records,
+    header_error,
+    timestamp_error,
 )
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
@@ -39,43 +45,63 @@ class PartDecoder:
         take = partial(taken_rows, arrow_rows.schema(columns))
         self._decoder = _native.Decoder(fields_of(columns), take, unpack, largest.nbytes, WINDOW)
 
-    def part(self, frame: memoryview, of: Partition, found: FetchedPartition, *, committed: bool) -> _native.Part:
+    def part(
+        self, frame: memoryview, partition: Partition, fetched: FetchedPartition, *, committed: bool
+    ) -> _native.Part:
         """A partition's share of an answer, which has to stay as it is until the last event."""
         return self._decoder.part(
-            frame, found.start, found.end, of.tp.topic, of.tp.partition, of.position, of.end,
-            found.high_watermark, found.aborted if committed else None,
+            frame, fetched.start, fetched.end, partition.tp.topic, partition.tp.partition, partition.position, partition.end,
+            fetched.high_watermark, fetched.aborted if committed else None,
         )  # fmt: skip
 
-    def take(self, of: Partition, part: _native.Part, records: int, nbytes: int) -> Event | Later | None:
+    def take(self, partition: Partition, part: _native.Part, records: int, nbytes: int) -> Event | Later | None:
         """The next run of records, None after the last; a fault ends the partition.
 
         Raises MemoryError that says where, and whatever Python makes of a batch: the part is no more what it was.
         """
         try:
-            found = part.take(records, nbytes)
+            native_event = part.take(records, nbytes)
         except MemoryError as error:
             raise MemoryError(
-                f"no memory for the records of topic {of.tp.topic} partition {of.tp.partition} from offset {of.taken} on, "
-                f"of {of.record_bytes} bytes each lately"
+                f"no memory for the records of topic {partition.tp.topic} partition {partition.tp.partition} from offset {partition.taken} on, "
+                f"of {partition.record_bytes} bytes each lately"
             ) from error
-        if found is None:
+        if native_event is None:
             return None
-        if found[0] == _native.UNPACKING:
+        if native_event[0] == _native.UNPACKING:
             return Later.LATER
-        if found[0] == _native.TOO_LARGE:
-            return PartitionError(of.tp, self._too_large(of, *found[3:5]), of.taken)
-        event = event_of(found)
+        if native_event[0] == _native.TOO_LARGE:
+            return PartitionError(partition.tp, self._too_large(partition, *native_event[3:5]), partition.taken)
+        event = _event(partition, native_event)
         if isinstance(event, Records):
-            of.taken = event.next_offset
+            partition.taken = event.next_offset
             if event.batch is not None:
                 records, nbytes = part.begun()  # what crossed the network, whatever becomes columns
-                of.record_bytes = nbytes // records + ROW_BYTES
+                partition.record_bytes = nbytes // records + ROW_BYTES
         return event
 
-    def _too_large(self, of: Partition, offset: int, nbytes: int) -> MalformedRecordError:
+    def _too_large(self, partition: Partition, offset: int, nbytes: int) -> MalformedRecordError:
         most, remedy = self._largest
         return MalformedRecordError(
-            f"a record of topic {of.tp.topic} partition {of.tp.partition} offset {offset} takes {nbytes} bytes, unpacked, "
+            f"a record of topic {partition.tp.topic} partition {partition.tp.partition} offset {offset} takes {nbytes} bytes, unpacked, "
             f"and at most {most} are read: {remedy}",
             "RECORD_TOO_LARGE",
         )
+
+
+def _event(partition: Partition, native_event: tuple[int, str, int, int, int, Any]) -> Records | PartitionError:
+    """What the native code tells of a partition, see ``_native.pyi``."""
+    kind, _, _, offset, number, content = native_event
+    if kind == _native.RECORDS:
+        batch, runs = content or (None, None)
+        return Records(partition.tp, offset, batch, number, runs)
+    if kind == _native.BAD_TIMESTAMP:
+        return PartitionError(partition.tp, timestamp_error(partition.tp, offset, number))
+    if kind == _native.BAD_HEADER:
+        return PartitionError(partition.tp, header_error(partition.tp, offset))
+    return PartitionError(partition.tp, KafkaError(number, content), offset)
+
+
+def taken_rows(schema: pa.Schema, address: int, runs: bytes) -> tuple[pa.RecordBatch, OffsetRuns]:
+    """Take over the ArrowArray at this address, and where its rows stand."""
+    return pa.RecordBatch._import_from_c(address, schema), OffsetRuns(runs)

@@ -1,7 +1,7 @@
-"""The fetching source: our own ``FetchClient`` where it can do what is asked for, librdkafka's source while it can't.
+"""The fetching source: our own ``FetchClient`` where it can do what is asked for, librdkafka's consumer while it can't.
 
-librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login and every
-format: settings, brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
+librdkafka makes an object of every record, and Python another: sixteen times the CPU.  But it has every login and every
+format: brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
 where they stand.  Brokers are made newer and old records age out, so after a while the fetcher is tried again.  Questions
 about logs are put to librdkafka, too; nothing is while there is a broker that the fetcher doesn't trust: librdkafka would
 take a login by SCRAM that is cheap to guess.
@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
@@ -69,7 +69,7 @@ class FetchSource(RecordSource):
         self._unhurried = UNHURRIED if unhurried else {}
         self._columns, self._batch_bytes, self._process = columns, batch_bytes, os.getpid()
         self._closed = False
-        self._librdkafka: NativeSource | None = None
+        self._librdkafka: ConsumerSource | None = None
         self._largest = largest
         # The spans that librdkafka fetches, from where they stand.
         self._left: dict[TopicPartition, tuple[int, int]] = {}
@@ -177,7 +177,7 @@ class FetchSource(RecordSource):
         if self._librdkafka is not None:
             self._librdkafka.close()
 
-    def _ask(self, question: Callable[[NativeSource], T]) -> T:
+    def _ask(self, question: Callable[[ConsumerSource], T]) -> T:
         distrusted = self._fetcher.distrusted() if self._fetcher is not None else ""
         if distrusted:
             raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, distrusted))
@@ -188,11 +188,11 @@ class FetchSource(RecordSource):
             if self._fetcher is not None:
                 client.poll(0)  # nothing is assigned there: what it has to complain about would pile up
 
-    def _client(self) -> NativeSource:
+    def _client(self) -> ConsumerSource:
         """librdkafka's client, made when it is first needed."""
         if self._librdkafka is None:
             held_back = {**self._unhurried, **self._conf}
-            made = NativeSource(held_back, columns=self._columns, batch_bytes=self._batch_bytes)
+            made = ConsumerSource(held_back, columns=self._columns, batch_bytes=self._batch_bytes)
             made.complaints = self.complaints
             self._librdkafka = made
         return self._librdkafka

@@ -1,8 +1,7 @@
 """The one table of Kafka's settings: everything that is known here of a ``kafka.*`` option or a setting of librdkafka.
 
 One row per name.  Who translates, refuses, redacts, gives a default or forces a value reads it here; nobody else has a
-list of names.  Names without a row pass: librdkafka itself judges them (``check``), and our own fetch client leaves them to
-it.  Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
+list of names.  Names without a row pass: librdkafka itself judges them (``check``), and reads where they are given.  Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ class OurClient(Enum):
     INDIFFERENT = "it is about groups, metadata, logs or how librdkafka works inside: nothing that a fetch depends on"
     OTHER_LOGINS = "it belongs to a SASL mechanism that our client doesn't have, and matters with that mechanism only"
     PRODUCERS = "consumers do nothing with it, of which librdkafka warns when the options are read"
-    UNABLE = "may change what a connection does: librdkafka fetches instead"
+    UNABLE = "changes what a connection does, in a way that ours can't: confluent-kafka's consumer reads instead"
+    UNREACHED = "no client gets it by this name: see its fate"
 
 
 class KafkaSetting(NamedTuple):
@@ -45,7 +45,7 @@ class KafkaSetting(NamedTuple):
     why: str = ""  # refused, no effect: the reason, and what to do instead
     becomes: tuple[str, ...] = ()  # renamed, translated: librdkafka's names
     secret: bool = False  # never shown
-    our_client: OurClient = OurClient.UNABLE
+    our_client: OurClient = OurClient.UNREACHED
     only: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
     harmless: tuple[str, ...] = ()  # refused, no effect: values, in lower case, that say what is done anyway
     least: int | None = None  # the bounds of librdkafka where Java takes numbers beyond them: the nearest is taken
@@ -66,7 +66,7 @@ class KafkaSetting(NamedTuple):
 REFUSED, NO_EFFECT, DROPPED = Fate.REFUSED, Fate.NO_EFFECT, Fate.DROPPED
 RENAMED, TRANSLATED, ALIAS, OPTION = Fate.RENAMED, Fate.TRANSLATED, Fate.ALIAS, Fate.OPTION
 HONOURED, INDIFFERENT = OurClient.HONOURED, OurClient.INDIFFERENT
-OTHER_LOGINS, PRODUCERS = OurClient.OTHER_LOGINS, OurClient.PRODUCERS
+OTHER_LOGINS, PRODUCERS, UNABLE = OurClient.OTHER_LOGINS, OurClient.PRODUCERS, OurClient.UNABLE
 
 OTHER_LOGINS_BEGIN: Final = ("sasl.kerberos.", "sasl.oauthbearer.")
 """How the names of such settings begin, those without a row too."""
@@ -106,17 +106,21 @@ SETTINGS: Final = (
     KafkaSetting("broker.address.family", our_client=HONOURED, default="any"),
     KafkaSetting("broker.address.ttl", our_client=INDIFFERENT),
     KafkaSetting("broker.version.fallback", our_client=INDIFFERENT),
+    KafkaSetting("builtin.features", our_client=INDIFFERENT),
     KafkaSetting("check.crcs", our_client=INDIFFERENT, consumers_only=True, reading_forced=True),
     KafkaSetting("client.dns.lookup", our_client=HONOURED, only=("use_all_dns_ips",)),
     KafkaSetting("client.id", our_client=HONOURED, default="rdkafka"),
     KafkaSetting("client.rack", ALIAS, our_client=HONOURED, default=""),
+    KafkaSetting("client.software.name", our_client=INDIFFERENT),
+    KafkaSetting("client.software.version", our_client=INDIFFERENT),
     KafkaSetting("compression.codec", our_client=PRODUCERS),
     KafkaSetting("compression.level", our_client=PRODUCERS),
     KafkaSetting("compression.type", our_client=PRODUCERS),
     KafkaSetting("config.providers", REFUSED, why=_NO_PROVIDERS),
     KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
+    KafkaSetting("consume.callback.max.messages", our_client=INDIFFERENT),
     KafkaSetting("coordinator.query.interval.ms", our_client=INDIFFERENT),
-    KafkaSetting("debug", our_client=HONOURED, only=("",)),
+    KafkaSetting("debug", our_client=INDIFFERENT),
     KafkaSetting("default.api.timeout.ms", OPTION),
     KafkaSetting("default_topic_conf", REFUSED, why=_OURS),
     KafkaSetting("delivery.report.only.error", our_client=PRODUCERS),
@@ -138,7 +142,10 @@ SETTINGS: Final = (
     KafkaSetting("enable.partition.eof", REFUSED, why=_OURS, our_client=INDIFFERENT, reading_forced=True),
     KafkaSetting("enable.random.seed", our_client=INDIFFERENT),
     KafkaSetting("enable.sasl.oauthbearer.unsecure.jwt", our_client=INDIFFERENT),
+    KafkaSetting("enable.sparse.connections", our_client=INDIFFERENT),
     KafkaSetting("enable.ssl.certificate.verification", our_client=HONOURED, default="true"),
+    KafkaSetting("enable_sasl_queue", our_client=INDIFFERENT),
+    KafkaSetting("enabled_events", our_client=INDIFFERENT),
     KafkaSetting("exclude.internal.topics", NO_EFFECT, why="internal topics are read only when named"),
     KafkaSetting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True, reading=100),
     KafkaSetting(
@@ -236,15 +243,20 @@ SETTINGS: Final = (
         most=_INT,
     ),
     KafkaSetting("metadata.recovery.strategy", our_client=INDIFFERENT),
+    KafkaSetting("metadata.request.timeout.ms", our_client=INDIFFERENT),
     KafkaSetting("metric.reporters", NO_EFFECT, why=_NO_JVM),
     KafkaSetting("metrics.num.samples", NO_EFFECT, why=_NO_JVM),
     KafkaSetting("metrics.recording.level", NO_EFFECT, why=_NO_JVM),
     KafkaSetting("metrics.sample.window.ms", NO_EFFECT, why=_NO_JVM),
     KafkaSetting("offset.store.method", REFUSED, why=_COMMITS, our_client=INDIFFERENT),
+    KafkaSetting("offset.store.path", our_client=INDIFFERENT),
+    KafkaSetting("offset.store.sync.interval.ms", our_client=INDIFFERENT),
+    KafkaSetting("on_commit", REFUSED, why=_OURS),
     KafkaSetting("opaque", REFUSED, why=_OURS),
     KafkaSetting("partition.assignment.strategy", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("partitioner", our_client=PRODUCERS),
     KafkaSetting("plugin.library.paths", REFUSED, why="plug-ins are not loaded; leave it out"),
+    KafkaSetting("produce.offset.report", our_client=INDIFFERENT),
     KafkaSetting("queue.buffering.backpressure.threshold", our_client=PRODUCERS),
     KafkaSetting("queue.buffering.max.kbytes", our_client=PRODUCERS),
     KafkaSetting("queue.buffering.max.messages", our_client=PRODUCERS),
@@ -255,6 +267,7 @@ SETTINGS: Final = (
     KafkaSetting(
         "queued.min.messages", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=200_000
     ),
+    KafkaSetting("queuing.strategy", our_client=INDIFFERENT),
     KafkaSetting(
         "receive.buffer.bytes",
         RENAMED,
@@ -398,12 +411,14 @@ SETTINGS: Final = (
     KafkaSetting("socket.receive.buffer.bytes", our_client=HONOURED, default="0"),
     KafkaSetting("socket.send.buffer.bytes", our_client=HONOURED, default="0"),
     KafkaSetting("socket.timeout.ms", our_client=HONOURED, default="60000"),
+    KafkaSetting("ssl.ca.certificate.stores", our_client=INDIFFERENT),
     KafkaSetting("ssl.ca.location", our_client=HONOURED),
     KafkaSetting("ssl.ca.pem", our_client=HONOURED),
     KafkaSetting("ssl.certificate.location", our_client=HONOURED),
     KafkaSetting("ssl.certificate.pem", our_client=HONOURED),
     KafkaSetting("ssl.cipher.suites", TRANSLATED, becomes=("ssl.cipher.suites",), our_client=HONOURED),
-    KafkaSetting("ssl.crl.location"),
+    KafkaSetting("ssl.crl.location", our_client=HONOURED),
+    KafkaSetting("ssl.curves.list", our_client=UNABLE),
     KafkaSetting("ssl.enabled.protocols", TRANSLATED, becomes=("ssl.cipher.suites",)),
     KafkaSetting("ssl.endpoint.identification.algorithm", our_client=HONOURED, default="https"),
     KafkaSetting(
@@ -411,6 +426,8 @@ SETTINGS: Final = (
         REFUSED,
         why="it is a Java class; give PEM files by kafka.ssl.ca.location, kafka.ssl.certificate.location, kafka.ssl.key.location",
     ),
+    KafkaSetting("ssl.engine.id", our_client=UNABLE),
+    KafkaSetting("ssl.engine.location", our_client=UNABLE),
     KafkaSetting("ssl.key.location", our_client=HONOURED),
     KafkaSetting("ssl.key.password", secret=True, our_client=HONOURED),
     KafkaSetting("ssl.key.pem", secret=True, our_client=HONOURED),
@@ -429,7 +446,9 @@ SETTINGS: Final = (
     KafkaSetting("ssl.keystore.type", TRANSLATED),
     KafkaSetting("ssl.protocol", TRANSLATED),
     KafkaSetting("ssl.provider", REFUSED, why="it names a Java provider; configure OpenSSL on the machine instead"),
+    KafkaSetting("ssl.providers", our_client=UNABLE),
     KafkaSetting("ssl.secure.random.implementation", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("ssl.sigalgs.list", our_client=UNABLE),
     KafkaSetting("ssl.trustmanager.algorithm", NO_EFFECT, why=_JAVAS_SECURITY),
     KafkaSetting("ssl.truststore.certificates", RENAMED, becomes=("ssl.ca.pem",)),
     KafkaSetting(
@@ -446,6 +465,7 @@ SETTINGS: Final = (
     KafkaSetting("sticky.partitioning.linger.ms", our_client=PRODUCERS),
     KafkaSetting("test.mock.broker.rtt", REFUSED, why=_MOCK),
     KafkaSetting("test.mock.num.brokers", REFUSED, why=_MOCK),
+    KafkaSetting("topic.blacklist", our_client=INDIFFERENT),  # the driver sees no such topic, so nobody plans it
     KafkaSetting("topic.metadata.propagation.max.ms", our_client=INDIFFERENT, reading=5_000),
     KafkaSetting("topic.metadata.refresh.fast.cnt", our_client=INDIFFERENT),
     KafkaSetting("topic.metadata.refresh.fast.interval.ms", our_client=INDIFFERENT),
@@ -458,7 +478,7 @@ SETTINGS: Final = (
 )
 
 ROWS: Final = {row.name: row for row in SETTINGS}
-UNKNOWN: Final = KafkaSetting("")
+UNKNOWN: Final = KafkaSetting("", our_client=UNABLE)
 """What is known of a name without a row."""
 BEGINNINGS: Final = {
     "config.providers.": KafkaSetting("config.providers.", REFUSED, why=_NO_PROVIDERS),

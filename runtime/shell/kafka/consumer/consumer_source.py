@@ -1,11 +1,13 @@
-"""The source by confluent-kafka's consumer: for settings with a callback, and where ``COHORT_NATIVE`` is 0.
+"""The source over confluent-kafka's consumer: for logins and record formats that only librdkafka has.
 
 Per record the only work in Python is what C-level ``map`` does over the messages of a whole batch; each is a Message
-object all the same, which is what it costs.
+object all the same, which is what it costs: one to two times what Kafka's consumer in Java does, and sixteen times our own client (docs/benchmarks.md).
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +16,6 @@ from operator import is_, itemgetter
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
@@ -41,13 +42,19 @@ from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.values.columns import Column, Columns, Field
 from sparkcohort.runtime.values.types import STRING
 
-CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
-SETTLE_S = 0.1  # see SETTLE_MS in native/librdkafka/client.c; confluent-kafka waits with Python's lock in hand
+CHUNK, ROW_BYTES = 64, 40
+# How long a client that has told of a broken partition is left alone before it is ended.  A fetch that is refused with
+# OFFSET_OUT_OF_RANGE while the client ends has it wait for itself for ever (librdkafka 2.16: rd_kafka_offset_reset hands its
+# work to a queue that is closed by then, so that it is done at once, under the lock that it asks for).  Behind corrupt data
+# librdkafka fetches such offsets, and a broker refuses at once.
+SETTLE_S = 0.1
+CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
+_log = logging.getLogger("sparkcohort.record_source")
 _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
 
 
-class PythonSource(RecordSource):
+class ConsumerSource(RecordSource):
     """See ``RecordSource``; ``conf`` are librdkafka settings (``record_source.settings_of``)."""
 
     def __init__(self, conf: Mapping[str, Any], *, columns: Columns, batch_bytes: int = BATCH_BYTES) -> None:
@@ -57,7 +64,7 @@ class PythonSource(RecordSource):
         self._topics: dict[str, pa.Array] = {}
         self._ends: dict[TopicPartition, int] = {}  # of each assigned partition
         self._batch_bytes = batch_bytes
-        self._mean_size = batch_bytes / FIRST_CHUNK  # until some are known
+        self._mean_size = batch_bytes / CHUNK  # until some are known
         self._broken = False  # a partition was
         try:
             settings = librdkafkas(with_tokens(conf))
@@ -125,11 +132,15 @@ class PythonSource(RecordSource):
         return tp.partition in self._consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic].partitions
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, or leave them to themselves, with a warning, when librdkafka doesn't come to an end."""
         if self._broken:
             self.unassign(tuple(self._ends))
             time.sleep(SETTLE_S)
-        self._consumer.close()
+        closing = threading.Thread(target=self._consumer.close, name="cohort-consumer-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+        if closing.is_alive():
+            _log.warning("librdkafka hasn't ended within %g s: a client of it stays in this process", CLOSE_S)
 
     def _events(self, messages: Sequence[Message]) -> Iterator[Event]:
         """Cut the messages into runs of one partition each, errors and ends of logs apart."""
@@ -275,4 +286,4 @@ def _timestamp_types(messages: Sequence[Message]) -> pa.Array:
     kinds = list(map(_FIRST, map(Message.timestamp, messages)))
     if kinds.count(kinds[0]) == len(kinds):
         return pa.repeat(pa.scalar(kinds[0] - 1, pa.int32()), len(kinds))
-    return pc.subtract(pa.array(kinds, pa.int32()), pa.scalar(1, pa.int32()))
+    return pa.array([kind - 1 for kind in kinds], pa.int32())
