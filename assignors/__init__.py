@@ -2,9 +2,9 @@
 
 Law: the same answer to the same input, in whatever order it comes; Kafka's own example:
 
->>> from sparkcohort.assignors import MemberSubscription, find
+>>> from sparkcohort.assignors import MemberSubscription, find_assignor
 >>> both = MemberSubscription(("t0", "t1"))
->>> find("range").assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
+>>> find_assignor("range").assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
 {'C0': (('t0', 0), ('t0', 1), ('t1', 0), ('t1', 1)), 'C1': (('t0', 2), ('t1', 2))}
 """
 
@@ -20,7 +20,16 @@ from sparkcohort.assignors.range import RangeAssignor
 from sparkcohort.assignors.round_robin import RoundRobinAssignor
 from sparkcohort.assignors.sticky import StickyAssignor
 
-__all__ = ["ASSIGNORS", "Assignor", "Load", "MemberSubscription", "Partition", "Racks", "UnknownAssignor", "find"]
+__all__ = [
+    "ASSIGNORS",
+    "Assignor",
+    "Load",
+    "MemberSubscription",
+    "Partition",
+    "Racks",
+    "UnknownAssignor",
+    "find_assignor",
+]
 
 ASSIGNORS: dict[str, Assignor] = {
     assignor.name: assignor
@@ -38,7 +47,7 @@ class UnknownAssignor(LookupError):
     """A name in ``partition.assignment.strategy`` that no assignor has."""
 
 
-def find(name: str, assignors: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
+def find_assignor(name: str, assignors: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
     """Return the assignor of this name among those there are; raises UnknownAssignor naming the nearest."""
     if name in assignors:
         return assignors[name]

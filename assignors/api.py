@@ -5,7 +5,7 @@ Laws of every assignment: only what exists, only to subscribers, nothing to two 
 >>> C0, C1 = MemberSubscription(("t1", "t0")), MemberSubscription(("t1", "gone"))
 >>> subscribers({"t0": 3, "t1": 3, "t2": 3}, {"C1": C1, "C0": C0})
 {'t0': ['C0'], 't1': ['C0', 'C1']}
->>> finish(("C1", "C0"), {"C0": [("t1", 0), ("t0", 2)]})
+>>> sort_assignment(("C1", "C0"), {"C0": [("t1", 0), ("t0", 2)]})
 {'C0': (('t0', 2), ('t1', 0)), 'C1': ()}
 """
 
@@ -78,11 +78,14 @@ class Assignor(Protocol):
 
 def subscribers(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
     """Member ids by existing topic; topics and ids sorted, topics nobody wants left out."""
-    wanted = {member: frozenset(members[member].topics) for member in sorted(members)}
-    by_topic = {topic: [member for member, mine in wanted.items() if topic in mine] for topic in sorted(topics)}
-    return {topic: who for topic, who in by_topic.items() if who}
+    subscriptions = {member: frozenset(members[member].topics) for member in sorted(members)}
+    by_topic = {
+        topic: [member for member, subscription in subscriptions.items() if topic in subscription]
+        for topic in sorted(topics)
+    }
+    return {topic: ids for topic, ids in by_topic.items() if ids}
 
 
-def finish(members: Iterable[str], given: Mapping[str, Iterable[Partition]]) -> Assignment:
+def sort_assignment(members: Iterable[str], partitions: Mapping[str, Iterable[Partition]]) -> Assignment:
     """The result in its fixed form: every member, ids and partitions sorted."""
-    return {member: tuple(sorted(given.get(member, ()))) for member in sorted(members)}
+    return {member: tuple(sorted(partitions.get(member, ()))) for member in sorted(members)}

@@ -24,9 +24,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
-from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.solver.revocation import adjust_assignment
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.sticky import balance_partitions
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ class CooperativeStickyAssignor:
         racks: Racks = NO_RACKS,
     ) -> Assignment:
         """Divide the partitions (see Assignor); a follow-up round is due when an owner is left with fewer."""
-        ownership = resolve(topics, members)
-        return adjust_assignment(balance(topics, members, ownership, racks), ownership)
+        ownership = resolve_ownership(topics, members)
+        return adjust_assignment(balance_partitions(topics, members, ownership, racks), ownership)

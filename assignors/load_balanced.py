@@ -35,14 +35,14 @@ from sparkcohort.assignors.api import (
     MemberSubscription,
     Partition,
     Racks,
-    finish,
+    sort_assignment,
     subscribers,
 )
 from sparkcohort.assignors.load.scales import Moves, Scales
-from sparkcohort.assignors.load.weights import observed, weigh
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.load.weights import observed_loads, weigh_partitions
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.revocation import adjust_assignment
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.sticky import balance_partitions
 
 
 class Relief(NamedTuple):
@@ -66,30 +66,30 @@ class LoadBalancedAssignor:
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        ownership = resolve(topics, members)
-        loads = observed(topics, members, ownership)
+        ownership = resolve_ownership(topics, members)
+        loads = observed_loads(topics, members, ownership)
         if not loads:
-            return adjust_assignment(balance(topics, members, ownership, racks), ownership)
+            return adjust_assignment(balance_partitions(topics, members, ownership, racks), ownership)
         scales = self._scales(topics, members, ownership, loads, racks)
         moves = Moves(scales)
         moves.fill(sorted(scales.fair.keys() - set(ownership.owner.values())))
         moves.relieve(self.max_moves)
-        return adjust_assignment(finish(members, scales.target(scales.outcome(moves.chosen))), ownership)
+        return adjust_assignment(sort_assignment(members, scales.target(scales.outcome(moves.partitions))), ownership)
 
     def relief(
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Relief | None:
         """What a round would move now for the sake of load; None: nothing, or nothing flows at all."""
-        ownership = resolve(topics, members)
-        loads = observed(topics, members, ownership)
+        ownership = resolve_ownership(topics, members)
+        loads = observed_loads(topics, members, ownership)
         if not any(any(load) for load in loads.values()):
             return None
         scales = self._scales(topics, members, ownership, loads, racks)
         moves = Moves(scales)
         moves.relieve(self.max_moves)
-        moved = scales.outcome(moves.chosen)
-        found = [(scales.load[m] / scales.fair[m], m) for m in {ownership.owner[p] for p in moved}]
-        return Relief(max(found)[1], max(found)[0], len(moved)) if found else None
+        outcome = scales.outcome(moves.partitions)
+        donors = [(scales.load[m] / scales.fair[m], m) for m in {ownership.owner[p] for p in outcome}]
+        return Relief(max(donors)[1], max(donors)[0], len(outcome)) if donors else None
 
     def _scales(
         self,
@@ -99,12 +99,12 @@ class LoadBalancedAssignor:
         loads: Mapping[Partition, Load],
         racks: Racks,
     ) -> Scales:
-        wanted = [(topic, number) for topic in subscribers(topics, members) for number in range(topics[topic])]
-        return Scales(topics, members, ownership, weigh(wanted, loads), racks, self.threshold)
+        partitions = [(topic, number) for topic in subscribers(topics, members) for number in range(topics[topic])]
+        return Scales(topics, members, ownership, weigh_partitions(partitions, loads), racks, self.threshold)
 
 
 def shares(owned: Mapping[str, Collection[Partition]], loads: Mapping[Partition, Load]) -> dict[str, float]:
     """The part of the whole weight that each member carries; what nobody owns doesn't count."""
-    weight = weigh([partition for mine in owned.values() for partition in mine], loads)
+    weight = weigh_partitions([partition for partitions in owned.values() for partition in partitions], loads)
     whole = sum(weight.values()) or 1
-    return {member: sum(weight[partition] for partition in mine) / whole for member, mine in owned.items()}
+    return {member: sum(weight[partition] for partition in partitions) / whole for member, partitions in owned.items()}

@@ -32,11 +32,11 @@ import numpy as np
 
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
 from sparkcohort.assignors.solver.order import subscribers_in_order
-from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
-from sparkcohort.assignors.solver.space import NOBODY, Ints, Space
+from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, Space
 
-_Where: TypeAlias = list[frozenset[str]]  # by partition, the racks of its replicas
+_ReplicaRacks: TypeAlias = list[frozenset[str]]  # by partition, the racks of its replicas
 
 
 @dataclass(frozen=True)
@@ -53,57 +53,69 @@ class RangeAssignor:
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        ownership = resolve(topics, members)  # not for us: the leader wants to know it
+        ownership = resolve_ownership(topics, members)  # not for us: the leader wants to know it
         space = ownership.space
         wanted_by = subscribers_in_order(space)
-        near = _near(space, wanted_by, racks) if racks and any(said.rack for said in space.said) else {}
-        member = np.full(space.places, NOBODY)
-        for position, who in enumerate(wanted_by):
-            if len(who):
-                mine = slice(space.base[position], space.base[position + 1])
-                member[mine] = near[position] if near else _runs(int(space.counts[position]), who)
+        near = (
+            _near_owners(space, wanted_by, racks)
+            if racks and any(subscription.rack for subscription in space.subscriptions)
+            else {}
+        )
+        member = np.full(space.places, NO_MEMBER)
+        for position, subscribers in enumerate(wanted_by):
+            if len(subscribers):
+                places = slice(space.base[position], space.base[position + 1])
+                member[places] = near[position] if near else _runs(int(space.counts[position]), subscribers)
         return Packed(space, member, ownership)
 
 
-def _runs(count: int, who: Ints) -> Ints:
+def _runs(count: int, subscribers: Ints) -> Ints:
     """Who gets each of ``count`` partitions, in order."""
-    fewest, one_more = divmod(count, len(who))
-    return np.repeat(who, fewest + (np.arange(len(who)) < one_more))
+    fewest, one_more = divmod(count, len(subscribers))
+    return np.repeat(subscribers, fewest + (np.arange(len(subscribers)) < one_more))
 
 
-def _near(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[int, Ints]:
+def _near_owners(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[int, Ints]:
     """Who gets each partition of each topic, by its position, where racks count for any of the topics; else nothing."""
-    wanted = [position for position, who in enumerate(wanted_by) if len(who)]
-    where = {p: _replicas(racks.get(space.topics[p], ()), int(space.counts[p])) for p in wanted}
-    homes = {id(who): [space.said[number].rack or None for number in who.tolist()] for who in wanted_by}
-    matters = {p for p in wanted if _matter(set(homes[id(wanted_by[p])]), where[p])}
+    positions = [position for position, subscribers in enumerate(wanted_by) if len(subscribers)]
+    replicas = {p: _replicas(racks.get(space.topics[p], ()), int(space.counts[p])) for p in positions}
+    homes = {
+        id(subscribers): [space.subscriptions[number].rack or None for number in subscribers.tolist()]
+        for subscribers in wanted_by
+    }
+    matters = {p for p in positions if _racks_matter(set(homes[id(wanted_by[p])]), replicas[p])}
     if not matters:
         return {}
     together: dict[tuple[int, int], list[int]] = {}
-    for position in wanted:
-        together.setdefault((id(wanted_by[position]), len(where[position])), []).append(position)
+    for position in positions:
+        together.setdefault((id(wanted_by[position]), len(replicas[position])), []).append(position)
     dealt: dict[int, Ints] = {}
-    for (same, count), alike in together.items():
-        deal = _Deal(homes[same], count)
+    for (identity, count), alike in together.items():
+        deal = _Deal(homes[identity], count)
         if len(alike) > 1:
-            deal.by_partition([frozenset.intersection(*each) for each in zip(*(where[p] for p in alike), strict=True)])
+            deal.give_by_partition(
+                [
+                    frozenset.intersection(*partition_racks)
+                    for partition_racks in zip(*(replicas[p] for p in alike), strict=True)
+                ]
+            )
         elif alike[0] in matters:
-            deal.by_member(where[alike[0]])
-        deal.the_rest()
+            deal.give_by_member(replicas[alike[0]])
+        deal.give_rest()
         owners = wanted_by[alike[0]][deal.owner]
         dealt |= dict.fromkeys(alike, owners)
     return dealt
 
 
-def _replicas(said: Sequence[Collection[str]], count: int) -> _Where:
+def _replicas(rows: Sequence[Collection[str]], count: int) -> _ReplicaRacks:
     """The racks of as many partitions as there are; of some nothing may be known yet."""
-    known = {racks: frozenset(filter(None, racks)) for racks in map(frozenset, said)}
-    return [known[frozenset(racks)] for racks in said[:count]] + [frozenset()] * (count - len(said))
+    sets = {racks: frozenset(filter(None, racks)) for racks in map(frozenset, rows)}
+    return [sets[frozenset(racks)] for racks in rows[:count]] + [frozenset()] * (count - len(rows))
 
 
-def _matter(homes: Collection[str | None], where: _Where) -> bool:
+def _racks_matter(homes: Collection[str | None], replicas: _ReplicaRacks) -> bool:
     """Whether some member's rack has a replica, and not every partition is on all racks."""
-    kinds = set(where)
+    kinds = set(replicas)
     every = frozenset[str]().union(*kinds)
     return not every.isdisjoint(homes) and kinds != {every}
 
@@ -112,48 +124,48 @@ class _Deal:
     """The partitions of one topic, or of several that are dealt alike; members are ranks, 0 being the first."""
 
     def __init__(self, home: list[str | None], count: int) -> None:
-        self.owner = [NOBODY] * count
+        self.owner = [NO_MEMBER] * count
         self._home = home
         self._fewest, self._one_more = divmod(count, len(home))
-        self._has = [0] * len(home)
+        self._counts = [0] * len(home)
 
     def _room(self, rank: int) -> int:
         """How many more a member may have.  Never grows, since every one more is for somebody."""
-        return self._fewest + (self._one_more > 0) - self._has[rank]
+        return self._fewest + (self._one_more > 0) - self._counts[rank]
 
     def _give(self, partition: int, rank: int) -> None:
         self.owner[partition] = rank
-        self._has[rank] += 1
-        self._one_more -= self._has[rank] > self._fewest
+        self._counts[rank] += 1
+        self._one_more -= self._counts[rank] > self._fewest
 
-    def by_partition(self, where: _Where) -> None:
+    def give_by_partition(self, replicas: _ReplicaRacks) -> None:
         """Each partition to the first member that is at home where it is and has room."""
-        waiting: dict[str | None, list[int]] = {}
+        queues: dict[str | None, list[int]] = {}
         for rank in reversed(range(len(self._home))):
-            waiting.setdefault(self._home[rank], []).append(rank)
-        for partition, racks in enumerate(where):
-            first = [line[-1] for rack in (None, *racks) if (line := self._first(waiting.get(rack)))]
+            queues.setdefault(self._home[rank], []).append(rank)
+        for partition, racks in enumerate(replicas):
+            first = [queue[-1] for rack in (None, *racks) if (queue := self._next_in_queue(queues.get(rack)))]
             if first:
                 self._give(partition, min(first))
 
-    def _first(self, line: list[int] | None) -> list[int]:
+    def _next_in_queue(self, queue: list[int] | None) -> list[int]:
         """The queue of one rack, the next member last; who has no room any more is out of it."""
-        while line and self._room(line[-1]) <= 0:
-            line.pop()
-        return line or []
+        while queue and self._room(queue[-1]) <= 0:
+            queue.pop()
+        return queue or []
 
-    def by_member(self, where: _Where) -> None:
+    def give_by_member(self, replicas: _ReplicaRacks) -> None:
         """Each member, in order, takes the first free partitions that are where it is at home."""
-        free: dict[str | None, list[int]] = {None: list(range(len(where)))[::-1]}
+        free: dict[str | None, list[int]] = {None: list(range(len(replicas)))[::-1]}
         for partition in free[None]:
-            for rack in where[partition]:
+            for rack in replicas[partition]:
                 free.setdefault(rack, []).append(partition)
         for rank, home in enumerate(self._home):
             self._take(rank, free.get(home, []))
 
-    def the_rest(self) -> None:
+    def give_rest(self) -> None:
         """Each member, in order, takes the first free partitions."""
-        free = [partition for partition, rank in enumerate(self.owner) if rank == NOBODY][::-1]
+        free = [partition for partition, rank in enumerate(self.owner) if rank == NO_MEMBER][::-1]
         for rank in range(len(self._home)):
             self._take(rank, free)
 
@@ -161,6 +173,6 @@ class _Deal:
         room = self._room(rank)  # once, as its own one more is in it
         while room > 0 and free:
             partition = free.pop()
-            if self.owner[partition] == NOBODY:
+            if self.owner[partition] == NO_MEMBER:
                 self._give(partition, rank)
                 room -= 1

@@ -29,9 +29,9 @@ import numpy as np
 
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
 from sparkcohort.assignors.solver.order import static_first, subscribers_in_order
-from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
-from sparkcohort.assignors.solver.space import NOBODY
+from sparkcohort.assignors.solver.space import NO_MEMBER
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class RoundRobinAssignor:
         racks: Racks = NO_RACKS,  # noqa: ARG002  Kafka's roundrobin knows nothing of racks
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        ownership = resolve(topics, members)  # not for us: the leader wants to know it
+        ownership = resolve_ownership(topics, members)  # not for us: the leader wants to know it
         space = ownership.space
         seat = np.argsort(static_first(space))  # of each member, in the circle
-        member, turn = np.full(space.places, NOBODY), 0
-        for position, who in enumerate(subscribers_in_order(space)):
+        member, turn = np.full(space.places, NO_MEMBER), 0
+        for position, subscribers in enumerate(subscribers_in_order(space)):
             first, last = int(space.base[position]), int(space.base[position + 1])
-            if len(who) and first < last:
-                begin = int(np.searchsorted(seat[who], turn))
-                member[first:last] = who[(begin + np.arange(last - first)) % len(who)]
+            if len(subscribers) and first < last:
+                begin = int(np.searchsorted(seat[subscribers], turn))
+                member[first:last] = subscribers[(begin + np.arange(last - first)) % len(subscribers)]
                 turn = (int(seat[member[last - 1]]) + 1) % len(seat)
         return Packed(space, member, ownership)

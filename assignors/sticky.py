@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
-from sparkcohort.assignors.solver.equal import share
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.equal import share_equally
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.solver.racks import nearness
-from sparkcohort.assignors.solver.unequal import arrange
+from sparkcohort.assignors.solver.unequal import arrange_partitions
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class StickyAssignor:
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        return balance(topics, members, resolve(topics, members), racks)
+        return balance_partitions(topics, members, resolve_ownership(topics, members), racks)
 
 
-def balance(
+def balance_partitions(
     topics: Mapping[str, int],
     members: Mapping[str, MemberSubscription],
     ownership: Ownership | None = None,
     racks: Racks = NO_RACKS,
 ) -> Packed:
     """Compute the target, whoever may hold its partitions still."""
-    ownership = ownership or resolve(topics, members)
+    ownership = ownership or resolve_ownership(topics, members)
     near = nearness(ownership.space, racks)
     alike = np.count_nonzero(ownership.space.wants.any(axis=1)) <= 1
-    return share(ownership) if alike and not near.matters else arrange(ownership, near)
+    return share_equally(ownership) if alike and not near.matters else arrange_partitions(ownership, near)

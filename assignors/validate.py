@@ -2,9 +2,9 @@
 
 Law: what is read has the shape of an assignment, and gives no member a partition twice; or it is refused in words.
 
->>> read({"C0": [("t0", 1), ["t1", 0]], "C1": {("t0", 0)}})
+>>> read_answer({"C0": [("t0", 1), ["t1", 0]], "C1": {("t0", 0)}})
 {'C0': (('t0', 1), ('t1', 0)), 'C1': (('t0', 0),)}
->>> read({"C0": "t0-0", "C1": []})
+>>> read_answer({"C0": "t0-0", "C1": []})
 Traceback (most recent call last):
     ...
 sparkcohort.assignors.validate.BadAnswer: C0 is given 't0-0', not a list of (topic, partition)
@@ -18,30 +18,32 @@ from operator import index
 
 from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition, subscribers
 
-SHOWN = 60  # characters of what is no answer
+MOST_SHOWN = 60  # characters of what is no answer
 
 
 class BadAnswer(ValueError):
     """What is wrong with an answer, in words that follow the assignor's name."""
 
 
-def read(answer: object) -> Assignment:
+def read_answer(answer: object) -> Assignment:
     """The answer as plain values; any collections will do, and any integers but booleans.
 
     Raises BadAnswer: not of this shape, or a partition twice with one member.
     """
     if not isinstance(answer, Mapping):
         raise BadAnswer(f"it returned {_printable(answer)}, not a dict of member ids and lists of (topic, partition)")
-    return {_member(member): _partitions(member, given) for member, given in answer.items()}
+    return {_member(member): _partitions(member, partitions) for member, partitions in answer.items()}
 
 
-def check_complete(given: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
+def check_complete(
+    assignment: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
+) -> None:
     """Raise BadAnswer for the first partition that somebody wants and nobody is given."""
-    handed_out = {partition for partitions in given.values() for partition in partitions}
-    for topic, who in subscribers(topics, members).items():
+    handed_out = {partition for partitions in assignment.values() for partition in partitions}
+    for topic, ids in subscribers(topics, members).items():
         for number in range(topics[topic]):
             if (topic, number) not in handed_out:
-                raise BadAnswer(f"{topic}-{number} is given to nobody, though {who[0]} subscribes to {topic}")
+                raise BadAnswer(f"{topic}-{number} is given to nobody, though {ids[0]} subscribes to {topic}")
 
 
 def _member(member: object) -> str:
@@ -50,25 +52,30 @@ def _member(member: object) -> str:
     return str(member)
 
 
-def _partitions(member: str, given: object) -> tuple[Partition, ...]:
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise BadAnswer(f"{member} is given {_printable(given)}, not a list of (topic, partition)")
-    found = tuple(_partition(member, each) for each in given)
-    if len(set(found)) < len(found):
-        (topic, number), _ = Counter(found).most_common(1)[0]
+def _partitions(member: str, value: object) -> tuple[Partition, ...]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise BadAnswer(f"{member} is given {_printable(value)}, not a list of (topic, partition)")
+    partitions = tuple(_partition(member, item) for item in value)
+    if len(set(partitions)) < len(partitions):
+        (topic, number), _ = Counter(partitions).most_common(1)[0]
         raise BadAnswer(f"{topic}-{number} is given to {member} twice")
-    return found
+    return partitions
 
 
-def _partition(member: str, each: object) -> Partition:
-    if isinstance(each, tuple | list) and len(each) == 2 and isinstance(each[0], str) and not isinstance(each[1], bool):
+def _partition(member: str, value: object) -> Partition:
+    if (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and not isinstance(value[1], bool)
+    ):
         try:
-            return str(each[0]), index(each[1])
+            return str(value[0]), index(value[1])
         except TypeError:
             pass
-    raise BadAnswer(f"{member} is given {_printable(each)}, not a (topic, partition)")
+    raise BadAnswer(f"{member} is given {_printable(value)}, not a (topic, partition)")
 
 
 def _printable(thing: object) -> str:
     words = repr(thing)
-    return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"
+    return words if len(words) <= MOST_SHOWN else f"{words[: MOST_SHOWN - 1]}…"

@@ -11,9 +11,9 @@ ones, and the mean would be that of the few busy ones.
 Law: weights are whole numbers, so sums of them are the same in any order.  C0 has t0 and reports 30 and 10 records per
 second, C1 hasn't yet looked at t1; then C1 reports a backlog:
 
->>> weigh([("t0", 0), ("t0", 1), ("t1", 0)], {("t0", 0): Load(30.0, 3e3), ("t0", 1): Load(10.0, 1e3)})
+>>> weigh_partitions([("t0", 0), ("t0", 1), ("t1", 0)], {("t0", 0): Load(30.0, 3e3), ("t0", 1): Load(10.0, 1e3)})
 {('t0', 0): 1450000, ('t0', 1): 550000, ('t1', 0): 1000000}
->>> weigh([("t0", 0), ("t1", 0)], {("t0", 0): Load(10.0, 1e3), ("t1", 0): Load(10.0, 1e3, backlog=1200)})
+>>> weigh_partitions([("t0", 0), ("t1", 0)], {("t0", 0): Load(10.0, 1e3), ("t1", 0): Load(10.0, 1e3, backlog=1200)})
 {('t0', 0): 550000, ('t1', 0): 1450000}
 """
 
@@ -34,7 +34,7 @@ CATCH_UP_S: Final = 60
 BASE: Final = 0.1
 MOST: Final = 1e15
 """More records or bytes than any partition has: who says so is not believed."""
-_LEAST_RATE = 1e-3  # a record in a quarter of an hour: what is slower tells nothing of its records' size
+_LEAST_RECORD_RATE = 1e-3  # a record in a quarter of an hour: what is slower tells nothing of its records' size
 
 
 def credible(load: Load) -> bool:
@@ -43,33 +43,33 @@ def credible(load: Load) -> bool:
     return 0 <= records <= MOST and 0 <= size <= MOST and 0 <= backlog <= MOST
 
 
-def observed(
+def observed_loads(
     topics: Mapping[str, int], members: Mapping[str, MemberSubscription], ownership: Ownership
 ) -> dict[Partition, Load]:
     """What is known of the partitions that exist: the owner's word, of those without owner the largest that is said."""
     owner = ownership.owner
-    sure: dict[Partition, Load] = {}
-    hearsay: dict[Partition, Load] = {}
-    for member, said in members.items():
-        for partition, load in said.loads.items():
+    owners_reports: dict[Partition, Load] = {}
+    other_reports: dict[Partition, Load] = {}
+    for member, subscription in members.items():
+        for partition, load in subscription.loads.items():
             if not credible(load):
                 continue
             if owner.get(partition) == member:
-                sure[partition] = load
+                owners_reports[partition] = load
             elif 0 <= partition[1] < topics.get(partition[0], 0):
-                hearsay[partition] = max(hearsay.get(partition, load), load)
-    return {**hearsay, **sure}
+                other_reports[partition] = max(other_reports.get(partition, load), load)
+    return {**other_reports, **owners_reports}
 
 
-def weigh(partitions: Sequence[Partition], loads: Mapping[Partition, Load]) -> dict[Partition, int]:
+def weigh_partitions(partitions: Sequence[Partition], loads: Mapping[Partition, Load]) -> dict[Partition, int]:
     """The weight of each partition (see the module's text), sorted as they are; ``loads`` are credible."""
-    found = [loads.get(partition) for partition in partitions]
-    seen = [load for load in found if load is not None]
-    cost = np.ones(len(found))
-    if seen:
-        known = _costs(seen)
-        cost[:] = np.median(known)
-        cost[[load is not None for load in found]] = known
+    reports = [loads.get(partition) for partition in partitions]
+    known_loads = [load for load in reports if load is not None]
+    cost = np.ones(len(reports))
+    if known_loads:
+        known_costs = _costs(known_loads)
+        cost[:] = np.median(known_costs)
+        cost[[load is not None for load in reports]] = known_costs
     weights = np.rint(MEAN * (BASE + (1 - BASE) * cost)).astype(np.int64)
     return dict(zip(partitions, weights.tolist(), strict=True))
 
@@ -77,9 +77,11 @@ def weigh(partitions: Sequence[Partition], loads: Mapping[Partition, Load]) -> d
 def _costs(loads: Sequence[Load]) -> npt.NDArray[np.float64]:
     """Work of each partition; 1 is the mean, and what all have where nothing comes at all."""
     records, size, backlog = np.fromiter(chain.from_iterable(loads), np.float64, 3 * len(loads)).reshape(-1, 3).T
-    usual = size.sum() / max(records.sum(), _LEAST_RATE)
-    each = np.divide(size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RATE) & (size > 0))
+    usual = size.sum() / max(records.sum(), _LEAST_RECORD_RATE)
+    bytes_per_record = np.divide(
+        size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RECORD_RATE) & (size > 0)
+    )
     rate = records + backlog / CATCH_UP_S
-    volume = np.where(size > 0, size + backlog / CATCH_UP_S * each, rate * usual)
+    volume = np.where(size > 0, size + backlog / CATCH_UP_S * bytes_per_record, rate * usual)
     parts = [part / total * len(loads) for part in (rate, volume) if (total := part.sum()) > 0]
     return sum(parts[1:], parts[0]) / len(parts) if parts else np.ones(len(loads))

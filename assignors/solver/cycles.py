@@ -14,10 +14,10 @@ assignment is the cheapest there is if and only if no cycle of negative cost is 
 Law: then nothing is cheaper.  C0 has all of t0 and t1, and wants both; C1 comes and wants t1 only.  Rows are C0 and C1,
 groups t0 and t1:
 
->>> has, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
+>>> counts, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
 >>> wants = np.array([[True, True], [False, True]])
->>> table = Table(has, has.copy(), wants, none, members=np.array([1, 1]), ages=np.zeros(6, np.int64))
->>> improve(table), table.has.tolist()
+>>> table = Table(counts, counts.copy(), wants, none, members=np.array([1, 1]), ages=np.zeros(6, np.int64))
+>>> improve_table(table), table.counts.tolist()
 (True, [[3, 0], [0, 3]])
 """
 
@@ -33,7 +33,7 @@ from sparkcohort.assignors.solver.space import Bools, Ints, distinct
 
 NEVER: Final = 1 << 60
 _MOST: Final = 1 << 56
-_NONE: Final = -1
+_NO_NODE: Final = -1
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Table:
     has been held, by row, then group, then the oldest first; empty if all as long.
     """
 
-    has: Ints
+    counts: Ints
     owns: Ints
     wants: Bools
     far: Bools
@@ -58,8 +58,8 @@ class Table:
         self.first = np.broadcast_to(np.int64(0), self.owns.shape)
         if len(self.ages):
             self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
-        steps = 2 * min(self.has.shape) + 3
-        loads = 2 * int(self.has.sum(axis=1).max(initial=0)) + 2
+        steps = 2 * min(self.counts.shape) + 3
+        loads = 2 * int(self.counts.sum(axis=1).max(initial=0)) + 2
         # Ages that are too high for 64 bits count as the highest that aren't.
         self.ages = np.minimum(self.ages, _MOST // (loads * (2 * steps) ** 3))
         move = steps * int(self.ages.max(initial=0)) + 1
@@ -69,47 +69,47 @@ class Table:
     def cost_of_one_less(self) -> Ints:
         """What it costs to have one less."""
         _, far, move = self.weights
-        own = self.has <= self.owns
-        cost: Ints = np.where(own, move + self._age(self.first + self.has - 1) if len(self.ages) else move, 0)
+        own = self.counts <= self.owns
+        cost: Ints = np.where(own, move + self._age(self.first + self.counts - 1) if len(self.ages) else move, 0)
         if far:
             cost -= far * self.far
-        cost[self.has <= 0] = NEVER
+        cost[self.counts <= 0] = NEVER
         return cost
 
     def cost_of_one_more(self) -> Ints:
         """What it costs to have one more."""
         _, far, move = self.weights
-        own = self.has < self.owns
-        cost: Ints = np.where(own, -move - self._age(self.first + self.has) if len(self.ages) else -move, 0)
+        own = self.counts < self.owns
+        cost: Ints = np.where(own, -move - self._age(self.first + self.counts) if len(self.ages) else -move, 0)
         if far:
             cost += far * self.far
         cost[~self.wants] = NEVER
         return cost
 
-    def held(self, first: int, end: int) -> Ints:
+    def holding_ages(self, first: int, end: int) -> Ints:
         """How long each of these owned partitions has been held."""
         return self.ages[first:end] if len(self.ages) else np.zeros(end - first, np.int64)
 
-    def _age(self, which: Ints) -> Ints:
-        return self.ages.take(which, mode="clip")
+    def _age(self, indices: Ints) -> Ints:
+        return self.ages.take(indices, mode="clip")
 
     def gaining(self, load: Ints) -> Ints:
         """What it costs that a row's load becomes one more than ``load``."""
         return self.weights[0] * (2 * (load // self.members) + 1)
 
 
-def improve(table: Table, most: int | None = None) -> bool:
+def improve_table(table: Table, most: int | None = None) -> bool:
     """Change ``table.has`` to the cheapest there is; with ``most`` steps of work at most, else False."""
-    left = most
+    budget = most
     while True:
         cycles, rounds = _negative_cycles(table)
         if not cycles:
             return True
         for cycle in cycles:
             _cancel(table, cycle)
-        if left is not None:
-            left -= rounds
-            if left <= 0:
+        if budget is not None:
+            budget -= rounds
+            if budget <= 0:
                 return False
 
 
@@ -119,12 +119,12 @@ def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
     Bellman and Ford, from all nodes at once: rows first, then groups, then the pool.  A cycle among the predecessors
     always has negative cost; if there is any negative cycle, one shows there at last.
     """
-    rows, groups = table.has.shape
+    rows, groups = table.counts.shape
     give, take = table.cost_of_one_less(), table.cost_of_one_more()
-    load = table.has.sum(axis=1)
+    load = table.counts.sum(axis=1)
     gain, lose = table.gaining(load), np.where(load > 0, -table.gaining(load - 1), NEVER)
     row, group, pool = np.zeros(rows, np.int64), np.zeros(groups, np.int64), 0
-    previous = np.full(rows + groups + 1, _NONE)
+    previous = np.full(rows + groups + 1, _NO_NODE)
     for rounds in range(1, rows + groups + 3):
         costs = row[:, None] + give
         best = costs.argmin(axis=0)
@@ -153,20 +153,20 @@ def _cycles_among(previous: Ints) -> list[list[int]]:
     jump = np.append(np.where(previous < 0, nodes, previous), nodes)
     for _ in range(nodes.bit_length()):
         jump = jump[jump]
-    cycles, seen = [], set[int]()
+    cycles, nodes_in_cycles = [], set[int]()
     for start in distinct(jump[jump < nodes]).tolist():
-        if start not in seen:
+        if start not in nodes_in_cycles:
             backwards = [start]
             while (node := int(previous[backwards[-1]])) != start:
                 backwards.append(node)
-            seen.update(backwards)
+            nodes_in_cycles.update(backwards)
             cycles.append(backwards[::-1])
     return cycles
 
 
 def _cancel(table: Table, cycle: list[int]) -> None:
     """Carry out the changes of a cycle, as often as each time still pays."""
-    rows, groups = table.has.shape
+    rows, groups = table.counts.shape
     pool = rows + groups
     edges = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
     gives = [(x, y - rows) for x, y in edges if x < rows and y != pool]
@@ -175,9 +175,9 @@ def _cancel(table: Table, cycle: list[int]) -> None:
     loses = [y for x, y in edges if x == pool]
     times = _times(table, gives, takes, gains, loses)
     for row, group in gives:
-        table.has[row, group] -= times
+        table.counts[row, group] -= times
     for row, group in takes:
-        table.has[row, group] += times
+        table.counts[row, group] += times
 
 
 def _times(
@@ -187,35 +187,35 @@ def _times(
     fixed, limits = 0, []
     far, move = table.weights[1:]
     for row, group in gives:
-        has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
+        count, owns, first = int(table.counts[row, group]), int(table.owns[row, group]), int(table.first[row, group])
         fixed -= far * int(table.far[row, group])
-        if has > owns:
-            limits.append(has - owns)
+        if count > owns:
+            limits.append(count - owns)
         else:
-            ages = table.held(first, first + has)
+            ages = table.holding_ages(first, first + count)
             fixed += move + int(ages[-1])
-            limits.append(has - int(np.searchsorted(-ages, -ages[-1])))
+            limits.append(count - int(np.searchsorted(-ages, -ages[-1])))
     for row, group in takes:
-        has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
+        count, owns, first = int(table.counts[row, group]), int(table.owns[row, group]), int(table.first[row, group])
         fixed += far * int(table.far[row, group])
-        if has < owns:
-            ages = table.held(first + has, first + owns)
+        if count < owns:
+            ages = table.holding_ages(first + count, first + owns)
             fixed -= move + int(ages[0])
             limits.append(int(np.searchsorted(-ages, -ages[0], side="right")))
-    at, load, members = min(limits), table.has.sum(axis=1), table.members
+    times, load, members = min(limits), table.counts.sum(axis=1), table.members
     if gains and loses:
-        up, down = gains[0], loses[0]
+        gainer, loser = gains[0], loses[0]
 
         def pays(time: int) -> bool:
-            gained = (int(load[up]) + time - 1) // int(members[up])
-            lost = (int(load[down]) - time) // int(members[down])
-            return 2 * table.weights[0] * (gained - lost) + fixed < 0
+            gain = (int(load[gainer]) + time - 1) // int(members[gainer])
+            loss = (int(load[loser]) - time) // int(members[loser])
+            return 2 * table.weights[0] * (gain - loss) + fixed < 0
 
-        at = last(pays, at)
-    return at
+        times = find_last(pays, times)
+    return times
 
 
-def last(pays: Callable[[int], bool], most: int) -> int:
+def find_last(pays: Callable[[int], bool], most: int) -> int:
     """The last of 1 … most for which it still holds, as it does for 1."""
     least = 1
     while least < most:

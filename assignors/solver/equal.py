@@ -8,7 +8,7 @@ id, and what is left one each to those who have just that many.
 Law: nobody has two more than another, and no such assignment takes fewer from their owners, or older ones.
 
 >>> both = MemberSubscription(("t0", "t1"))
->>> share(resolve({"t0": 3, "t1": 3}, {"C0": both, "C1": both}))
+>>> share_equally(resolve_ownership({"t0": 3, "t1": 3}, {"C0": both, "C1": both}))
 {'C0': (('t0', 0), ('t0', 2), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
 """
 
@@ -17,75 +17,75 @@ from __future__ import annotations
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
-from sparkcohort.assignors.solver.space import NOBODY, Bools, Ints, by_key
+from sparkcohort.assignors.solver.space import NO_MEMBER, Bools, Ints, by_key
 
-__all__ = ["MemberSubscription", "oldest_first", "resolve", "share"]
+__all__ = ["MemberSubscription", "oldest_first", "resolve_ownership", "share_equally"]
 
 
-def share(ownership: Ownership) -> Packed:
+def share_equally(ownership: Ownership) -> Packed:
     """Balance, moving as little as that takes.  All members that want anything have to want the same."""
     space = ownership.space
     target = ownership.member.copy()
-    who = space.subscribers
-    if len(who):
-        had, fewest, one_more = _counts(ownership)
-        quota, too_many = _kept(ownership, had, fewest, one_more)
-        target[too_many] = NOBODY
+    subscribers = space.subscribers
+    if len(subscribers):
+        owned_counts, fewest, one_more = _counts(ownership)
+        quota, too_many = _quotas(ownership, owned_counts, fewest, one_more)
+        target[too_many] = NO_MEMBER
         free = np.flatnonzero((target < 0) & space.has_subscriber)
-        target[free] = _deal(len(free), who, np.minimum(had, quota)[who], fewest)
+        target[free] = _deal(len(free), subscribers, np.minimum(owned_counts, quota)[subscribers], fewest)
     return Packed(space, target, ownership)
 
 
 def _counts(ownership: Ownership) -> tuple[Ints, int, int]:
     """How many each member owns; how many each is to have at the least, and how many of them have one more."""
     space, owned = ownership.space, ownership.member
-    had = np.bincount(owned[owned >= 0], minlength=len(space.ids))
-    return had, *divmod(int(np.count_nonzero(space.has_subscriber)), len(space.subscribers))
+    owned_counts = np.bincount(owned[owned >= 0], minlength=len(space.ids))
+    return owned_counts, *divmod(int(np.count_nonzero(space.has_subscriber)), len(space.subscribers))
 
 
-def _kept(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:
+def _quotas(ownership: Ownership, owned_counts: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:
     """How many each member may keep; and the places that have to be given up for that."""
-    quota, rich = np.full(len(had), fewest), np.flatnonzero(had > fewest)
-    if len(rich) > one_more and ownership.since is not None:
-        places, starts = oldest_first(ownership, had > fewest)
-        rich = rich[np.argsort(ownership.since[places[starts[rich] + fewest]], kind="stable")]
+    quota, rich = np.full(len(owned_counts), fewest), np.flatnonzero(owned_counts > fewest)
+    if len(rich) > one_more and ownership.acquisitions is not None:
+        places, starts = oldest_first(ownership, owned_counts > fewest)
+        rich = rich[np.argsort(ownership.acquisitions[places[starts[rich] + fewest]], kind="stable")]
     quota[rich[:one_more]] += 1
-    if not (had > quota).any():
+    if not (owned_counts > quota).any():
         return quota, rich[:0]
-    places, starts = oldest_first(ownership, had > quota)
+    places, starts = oldest_first(ownership, owned_counts > quota)
     members = ownership.member[places]
     return quota, places[np.arange(len(places)) - starts[members] >= quota[members]]
 
 
-def oldest_first(ownership: Ownership, which: Bools) -> tuple[Ints, Ints]:
+def oldest_first(ownership: Ownership, mask: Bools) -> tuple[Ints, Ints]:
     """What those members own, by member, the oldest first; and where each member's begins.
 
     Within one generation by number before topic (as Kafka does): what goes is then spread over the topics.
     """
-    since, places = ownership.since, ownership.space.by_number
-    places = places[np.append(which, False)[ownership.member[places]]]
-    if since is not None and len(places):
-        ages = since[places]
+    acquisitions, places = ownership.acquisitions, ownership.space.by_number
+    places = places[np.append(mask, False)[ownership.member[places]]]
+    if acquisitions is not None and len(places):
+        ages = acquisitions[places]
         ages -= ages.min()
         if most := int(ages.max()):
             places = places[by_key(ages, most + 1)]
     members = ownership.member[places]
-    sizes = np.bincount(members, minlength=len(which))
-    return places[by_key(members, len(which))], np.cumsum(sizes) - sizes
+    sizes = np.bincount(members, minlength=len(mask))
+    return places[by_key(members, len(mask))], np.cumsum(sizes) - sizes
 
 
-def _deal(count: int, who: Ints, has: Ints, fewest: int) -> Ints:
+def _deal(count: int, subscribers: Ints, counts: Ints, fewest: int) -> Ints:
     """Who gets each of ``count`` partitions, in their order."""
-    lacks = np.maximum(fewest - has, 0)
+    lacks = np.maximum(fewest - counts, 0)
     # Round by round: the first to everybody who lacks any, the second to everybody who lacks two …
     if (lacks == lacks[0]).all():
-        dealt = np.tile(who, int(lacks[0]))
+        dealt = np.tile(subscribers, int(lacks[0]))
     else:
         rounds = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - lacks, lacks)
-        dealt = np.repeat(who, lacks)[by_key(rounds, fewest + 1)]
+        dealt = np.repeat(subscribers, lacks)[by_key(rounds, fewest + 1)]
     # Whoever had just ⌊P/N⌋ stands in front for one more, then the others as they reached it.
-    exact = who[has <= fewest][np.argsort(lacks[has <= fewest], kind="stable")]
-    found: Ints = np.concatenate((dealt, exact))[:count]
-    return found
+    exact = subscribers[counts <= fewest][np.argsort(lacks[counts <= fewest], kind="stable")]
+    owners: Ints = np.concatenate((dealt, exact))[:count]
+    return owners

@@ -8,7 +8,7 @@ Law: whatever anybody wants is given to somebody who wants it, and owners keep a
 and of t0 what brings it on a level:
 
 >>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
->>> owned = resolve({"t0": 4, "t1": 2}, members)
+>>> owned = resolve_ownership({"t0": 4, "t1": 2}, members)
 >>> initial_assignment(owned, SubscriptionKinds(owned.space)).tolist()
 [0, 0, 0, 1, 1, 1]
 """
@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.space import Bools, Ints, Space, by_key, distinct, give_to_least
 
-__all__ = ["MemberSubscription", "initial_assignment", "resolve"]
+__all__ = ["MemberSubscription", "initial_assignment", "resolve_ownership"]
 
 LIKE_KAFKA: Final = 1 << 13
 _FEW: Final = 1 << 6
@@ -54,57 +54,57 @@ class _Levels:
 
     def __init__(self, loads: Ints, more: int) -> None:
         self.lowest, self.floor = int(loads.min(initial=0)), 0
-        self.at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
-        self.top = len(self.at) - 1
+        self.members_at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
+        self.top = len(self.members_at) - 1
         different = distinct(loads)
         for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
-            self.at[load - self.lowest] = members
+            self.members_at[load - self.lowest] = members
 
     def deal(self, classes: list[int], kinds: list[int]) -> list[int]:
         """Who gets one of each of these classes, one after the other: the first of those who have least of its kind."""
-        at, floor, least, found = self.at, self.floor, [0] * len(kinds), []
+        members_at, floor, least, owners = self.members_at, self.floor, [0] * len(kinds), []
         for sort in classes:
-            while not at[floor]:
+            while not members_at[floor]:
                 floor += 1
             kind, level = kinds[sort], max(least[sort], floor)
-            while not (among := at[level] & kind):
+            while not (candidates := members_at[level] & kind):
                 level += 1
-            least[sort], first = level, among & -among
-            at[level] ^= first
-            at[level + 1] |= first
-            found.append(first.bit_length() - 1)
+            least[sort], first = level, candidates & -candidates
+            members_at[level] ^= first
+            members_at[level + 1] |= first
+            owners.append(first.bit_length() - 1)
         self.floor = floor
-        return found
+        return owners
 
     def least(self, kind: int, level: int = 0) -> int:
         """The lowest level, from this one on, on which there is one of the kind."""
-        while not self.at[self.floor]:
+        while not self.members_at[self.floor]:
             self.floor += 1
         level = max(level, self.floor)
-        while not self.at[level] & kind:
+        while not self.members_at[level] & kind:
             level += 1
         return level
 
-    def most(self, kind: int, among: int) -> int:
+    def most(self, kind: int, depth: int) -> int:
         """The highest level on which there is one of the kind, or the one below so many from the top.
 
         For as long as nobody rises above who has most.
         """
-        while not self.at[self.top]:
+        while not self.members_at[self.top]:
             self.top -= 1
-        level, last = self.top, self.top - among
-        while level > last and not self.at[level] & kind:
+        level, last = self.top, self.top - depth
+        while level > last and not self.members_at[level] & kind:
             level -= 1
         return level
 
-    def move(self, giver: int, level: int, kind: int, least: int) -> int:
+    def move_partition(self, giver: int, level: int, kind: int, least: int) -> int:
         """One goes from a giver on one level to the first of the kind on a lower one, whose number it is."""
-        among = self.at[least] & kind
-        first = among & -among
-        self.at[level] ^= 1 << giver
-        self.at[level - 1] |= 1 << giver
-        self.at[least] ^= first
-        self.at[least + 1] |= first
+        candidates = self.members_at[least] & kind
+        first = candidates & -candidates
+        self.members_at[level] ^= 1 << giver
+        self.members_at[level - 1] |= 1 << giver
+        self.members_at[least] ^= first
+        self.members_at[least + 1] |= first
         return first.bit_length() - 1
 
 
@@ -116,7 +116,11 @@ def _bits(rows: Bools) -> list[int]:
         numbers: list[int] = words.view("<u8").ravel().tolist()
         return numbers
     width, data = packed.shape[1], packed.tobytes()
-    return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)] if width else []
+    return (
+        [int.from_bytes(data[offset : offset + width], "little") for offset in range(0, len(data), width)]
+        if width
+        else []
+    )
 
 
 def initial_assignment(ownership: Ownership, kinds: SubscriptionKinds) -> Ints:
@@ -127,9 +131,9 @@ def initial_assignment(ownership: Ownership, kinds: SubscriptionKinds) -> Ints:
     free = free[by_key(_turns(kinds, like_kafka)[space.topic[free]], len(space.topics))]
     sort = kinds.class_of[space.topic[free]]
     loads = np.bincount(target[target >= 0], minlength=len(space.ids))
-    target[free] = _dealt(sort, kinds, loads)
+    target[free] = _deal_runs(sort, kinds, loads)
     if like_kafka and is_uneven(loads[space.subscribers]):
-        target[free] = _evened(target[free].tolist(), sort, kinds, loads, space.subscribers.tolist())
+        target[free] = _even_out(target[free].tolist(), sort, kinds, loads, space.subscribers.tolist())
     return target
 
 
@@ -141,15 +145,15 @@ def _turns(kinds: SubscriptionKinds, like_kafka: bool) -> Ints:
     return turns
 
 
-def _dealt(sort: Ints, kinds: SubscriptionKinds, loads: Ints) -> Ints:
+def _deal_runs(sort: Ints, kinds: SubscriptionKinds, loads: Ints) -> Ints:
     """Who gets partitions of topics of these classes, one after the other: who has least of those who want it."""
     cuts = _cuts(sort)
     if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
-        return _dealt_one_by_one(sort.tolist(), kinds.bits, loads)
-    found = np.empty(len(sort), np.int64)
+        return _deal_one_by_one(sort.tolist(), kinds.bits, loads)
+    owners = np.empty(len(sort), np.int64)
     for first, end in pairwise(cuts):
-        found[first:end] = give_to_least(end - first, np.flatnonzero(kinds.table[sort[first]]), loads)
-    return found
+        owners[first:end] = give_to_least(end - first, np.flatnonzero(kinds.table[sort[first]]), loads)
+    return owners
 
 
 def _cuts(sort: Ints) -> list[int]:
@@ -157,10 +161,10 @@ def _cuts(sort: Ints) -> list[int]:
     return [*np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]).tolist(), len(sort)]
 
 
-def _dealt_one_by_one(classes: list[int], kinds: list[int], loads: Ints) -> Ints:
-    found = _Levels(loads, len(classes)).deal(classes, kinds)
-    loads += np.bincount(found, minlength=len(loads))
-    return np.array(found, np.int64)
+def _deal_one_by_one(classes: list[int], kinds: list[int], loads: Ints) -> Ints:
+    owners = _Levels(loads, len(classes)).deal(classes, kinds)
+    loads += np.bincount(owners, minlength=len(loads))
+    return np.array(owners, np.int64)
 
 
 def is_uneven(loads: Ints) -> bool:
@@ -168,39 +172,43 @@ def is_uneven(loads: Ints) -> bool:
     return bool(len(loads) and np.ptp(loads) > 1)
 
 
-def _evened(owners: list[int], sort: Ints, kinds: SubscriptionKinds, loads: Ints, subscribers: list[int]) -> list[int]:
+def _even_out(
+    owners: list[int], sort: Ints, kinds: SubscriptionKinds, loads: Ints, subscribers: list[int]
+) -> list[int]:
     """Whose each partition of these classes is after all of them, as often as it helps, went to who had least."""
     levels = _Levels(loads, 1)
-    has = (loads - levels.lowest).tolist()
+    counts = (loads - levels.lowest).tolist()
     cuts = _cuts(sort)
-    runs = [(first, end, kinds.bits[its]) for (first, end), its in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)]
-    while _even(owners, runs, levels, has):
-        among = [has[member] for member in subscribers]
-        if max(among) <= min(among) + 1:
+    runs = [
+        (first, end, kinds.bits[number]) for (first, end), number in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)
+    ]
+    while _even_once(owners, runs, levels, counts):
+        subscriber_counts = [counts[member] for member in subscribers]
+        if max(subscriber_counts) <= min(subscriber_counts) + 1:
             break
     return owners
 
 
-def _even(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, has: list[int]) -> bool:
+def _even_once(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, counts: list[int]) -> bool:
     """Each of these, if it can go to somebody with two fewer, goes to who has least; whether any did."""
-    any_did = False
+    changed = False
     for first, end, kind in runs:
         size = end - first
         # Its owners are of the kind: none has more, and a glance at the levels is sooner done.
-        most = levels.most(kind, size) if size > 1 else has[owners[first]]
+        most = levels.most(kind, size) if size > 1 else counts[owners[first]]
         if most <= levels.floor + 1:
             continue  # nobody at all has two fewer
         least = levels.least(kind)
         if most <= least + 1:
             continue
-        for at in range(first, end):
-            owner = owners[at]
-            if has[owner] > least + 1:
-                owners[at] = levels.move(owner, has[owner], kind, least)
-                has[owner] -= 1
-                has[owners[at]] += 1
+        for index in range(first, end):
+            owner = owners[index]
+            if counts[owner] > least + 1:
+                owners[index] = levels.move_partition(owner, counts[owner], kind, least)
+                counts[owner] -= 1
+                counts[owners[index]] += 1
                 least = levels.least(kind, least)
-                any_did = True
+                changed = True
                 if size > 1 and levels.most(kind, size) <= least + 1:
                     break
-    return any_did
+    return changed

@@ -10,8 +10,8 @@ of t1, which C0 wants too; rows are members, groups are topics:
 
 >>> table = Table(np.array([[4, 0], [0, 4], [0, 0]]), *(np.zeros((3, 2), np.int64),
 ...     np.array([[True, True], [False, True], [True, False]]), np.zeros((3, 2), np.bool_)), np.ones(3, np.int64))
->>> level(table)
->>> table.has.sum(axis=1).tolist()
+>>> level_loads(table)
+>>> table.counts.sum(axis=1).tolist()
 [3, 3, 2]
 """
 
@@ -19,28 +19,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkcohort.assignors.solver.cycles import NEVER, Table, last
+from sparkcohort.assignors.solver.cycles import NEVER, Table, find_last
 from sparkcohort.assignors.solver.space import Bools, Ints
 
-_NONE = -1
+_ABSENT = -1
 
 
-def level(table: Table) -> None:
+def level_loads(table: Table) -> None:
     """Change ``table.has`` to one with the least sum of squares of the members' loads."""
     while chains := _chains(table):
         for rows, groups in chains:
             times = _times(table, rows, groups)
-            table.has[rows[:-1], groups] -= times
-            table.has[rows[1:], groups] += times
+            table.counts[rows[:-1], groups] -= times
+            table.counts[rows[1:], groups] += times
 
 
-def relieve(table: Table) -> None:
+def relieve_rows(table: Table) -> None:
     """Change ``table.has``: who has least takes from who has two more, the cheapest first, as long as that can be.
 
     Rows are single members here.  What is left to ``improve`` after that is little, and mostly nothing.
     """
-    load = table.has.sum(axis=1)
-    while len(able := can_take(table.has, table.wants, load)):
+    load = table.counts.sum(axis=1)
+    while len(able := can_take(table.counts, table.wants, load)):
         least = int(able[load[able].argmin()])
         cost = table.cost_of_one_less() + table.cost_of_one_more()[least]
         group = cost.argmin(axis=1)
@@ -48,61 +48,61 @@ def relieve(table: Table) -> None:
         gives = np.flatnonzero((cost < NEVER // 2) & (load > load[least] + 1))
         gives = gives[np.lexsort((cost[gives], -load[gives]))]
         gives = gives[: np.count_nonzero(load[gives] > load[least] + 1 + np.arange(len(gives)))]
-        table.has[gives, group[gives]] -= 1
-        table.has[least] += np.bincount(group[gives], minlength=table.has.shape[1])
+        table.counts[gives, group[gives]] -= 1
+        table.counts[least] += np.bincount(group[gives], minlength=table.counts.shape[1])
         load[gives] -= 1
         load[least] += len(gives)
 
 
-def can_take(has: Ints, wants: Bools, load: Ints) -> Ints:
+def can_take(counts: Ints, wants: Bools, load: Ints) -> Ints:
     """The rows to which a row with two more can give one (rows are single members)."""
-    highest = np.where(has > 0, load[:, None], _NONE).max(axis=0, initial=_NONE)
-    return np.flatnonzero(np.where(wants, highest, _NONE).max(axis=1, initial=_NONE) > load + 1)
+    highest = np.where(counts > 0, load[:, None], _ABSENT).max(axis=0, initial=_ABSENT)
+    return np.flatnonzero(np.where(wants, highest, _ABSENT).max(axis=1, initial=_ABSENT) > load + 1)
 
 
 def _chains(table: Table) -> list[tuple[list[int], list[int]]]:
     """The rows and, between them, the groups of disjoint chains that help, those that help most first."""
-    load = table.has.sum(axis=1)
-    from_row, from_group, highest = _highest(table, np.where(load > 0, (load - 1) // table.members, _NONE))
+    load = table.counts.sum(axis=1)
+    from_row, from_group, highest = _highest(table, np.where(load > 0, (load - 1) // table.members, _ABSENT))
     helps = highest - load // table.members
-    used: set[tuple[str, int]] = set()
+    chain_nodes: set[tuple[str, int]] = set()
     chains = []
     for row in np.argsort(-helps, kind="stable")[: int(np.count_nonzero(helps > 0))].tolist():
         rows, groups = [row], list[int]()
-        while (group := int(from_group[rows[-1]])) != _NONE:
+        while (group := int(from_group[rows[-1]])) != _ABSENT:
             groups.append(group)
             rows.append(int(from_row[group]))
         nodes = {*(("row", node) for node in rows), *(("group", node) for node in groups)}
-        if used.isdisjoint(nodes):
-            used |= nodes
+        if chain_nodes.isdisjoint(nodes):
+            chain_nodes |= nodes
             chains.append((rows[::-1], groups[::-1]))
     return chains
 
 
 def _highest(table: Table, own: Ints) -> tuple[Ints, Ints, Ints]:
     """By group the row, by row the group (-1: none) through which the highest load comes to it; by row that load."""
-    row, group = own.copy(), np.full(table.has.shape[1], _NONE)
-    from_row, from_group = np.full(len(group), _NONE), np.full(len(row), _NONE)
+    row, group = own.copy(), np.full(table.counts.shape[1], _ABSENT)
+    from_row, from_group = np.full(len(group), _ABSENT), np.full(len(row), _ABSENT)
     while True:
-        has = np.where(table.has > 0, row[:, None], _NONE)
-        best = has.argmax(axis=0)
-        found = has[best, np.arange(len(group))]
-        better = np.flatnonzero(found > group)
-        group[better], from_row[better] = found[better], best[better]
-        wants = np.where(table.wants, group, _NONE)
+        sources = np.where(table.counts > 0, row[:, None], _ABSENT)
+        best = sources.argmax(axis=0)
+        load = sources[best, np.arange(len(group))]
+        better = np.flatnonzero(load > group)
+        group[better], from_row[better] = load[better], best[better]
+        wants = np.where(table.wants, group, _ABSENT)
         best = wants.argmax(axis=1)
-        found = wants[np.arange(len(row)), best]
-        better = np.flatnonzero(found > row)
-        row[better], from_group[better] = found[better], best[better]
+        load = wants[np.arange(len(row)), best]
+        better = np.flatnonzero(load > row)
+        row[better], from_group[better] = load[better], best[better]
         if not len(better):
             return from_row, from_group, row
 
 
 def _times(table: Table, rows: list[int], groups: list[int]) -> int:
     """How often a chain can be gone along and helps."""
-    load = table.has.sum(axis=1)
+    load = table.counts.sum(axis=1)
     high, low = (int(load[row]) for row in (rows[0], rows[-1]))
-    above, below = (int(table.members[row]) for row in (rows[0], rows[-1]))
-    return last(
-        lambda time: (high - time) // above > (low + time - 1) // below, int(table.has[rows[:-1], groups].min())
+    givers, takers = (int(table.members[row]) for row in (rows[0], rows[-1]))
+    return find_last(
+        lambda time: (high - time) // givers > (low + time - 1) // takers, int(table.counts[rows[:-1], groups].min())
     )

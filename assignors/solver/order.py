@@ -23,8 +23,8 @@ def static_first(space: Space) -> Ints:
 
     Instance ids outlive restarts and member ids don't: static members in front keep what they had (KAFKA-7149).
     """
-    static = [number for number, said in enumerate(space.said) if said.instance_id is not None]
-    static.sort(key=lambda number: space.said[number].instance_id or "")
+    static = [number for number, subscription in enumerate(space.subscriptions) if subscription.instance_id is not None]
+    static.sort(key=lambda number: space.subscriptions[number].instance_id or "")
     dynamic = np.ones(len(space.ids), np.bool_)
     dynamic[static] = False
     return np.concatenate((np.array(static, np.int64), np.flatnonzero(dynamic)))
@@ -37,8 +37,8 @@ def subscribers_in_order(space: Space) -> list[Ints]:
     """
     order = static_first(space)
     kind = space.kind[order]
-    shared: dict[bytes, Ints] = {}
+    arrays: dict[bytes, Ints] = {}
     for kinds in space.wants.T:
-        if kinds.tobytes() not in shared:
-            shared[kinds.tobytes()] = order[kinds[kind]]
-    return [shared[kinds.tobytes()] for kinds in space.wants.T]
+        if kinds.tobytes() not in arrays:
+            arrays[kinds.tobytes()] = order[kinds[kind]]
+    return [arrays[kinds.tobytes()] for kinds in space.wants.T]

@@ -10,8 +10,8 @@ say that they have t0-1, C1 in an older generation; t1 has one partition only:
 ...     "C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5),
 ...     "C1": MemberSubscription(("t0", "t1"), (("t0", 1), ("t1", 7)), 4),
 ... }
->>> known = resolve({"t0": 3, "t1": 1}, members)
->>> known.owner
+>>> ownership = resolve_ownership({"t0": 3, "t1": 1}, members)
+>>> ownership.owner
 {('t0', 0): 'C0', ('t0', 1): 'C0'}
 """
 
@@ -24,7 +24,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription, Partition
-from sparkcohort.assignors.solver.space import NOBODY, Ints, Space, distinct
+from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, Space, distinct
 
 SEVERAL = -2
 
@@ -39,62 +39,62 @@ class Ownership:
         """``places`` are those that each member claims (-1: there is no such), the first ``sizes[0]`` the first one's."""
         self.space = space
         self._places, self._sizes = places, sizes
-        self.claimed = np.full(space.places, NOBODY)
-        self._rivals = self._claim() if len(places) else (places, places)
+        self.claimed = np.full(space.places, NO_MEMBER)
+        self._rivals = self._record_claims() if len(places) else (places, places)
         self.member = self.claimed  # nearly always the very same
         if len(self._rivals[0]):
             self.member = self.claimed.copy()
-            self._decide(*self._rivals)
+            self._decide_contested(*self._rivals)
         if not space.uniform:
             owned = np.flatnonzero(self.member >= 0)
-            lost = owned[~space.wanting(owned, self.member[owned])]
-            if len(lost):
+            unwanted = owned[~space.wanting(owned, self.member[owned])]
+            if len(unwanted):
                 self.member = self.member.copy()
-                self.member[lost] = NOBODY
+                self.member[unwanted] = NO_MEMBER
 
-    def _claim(self) -> tuple[Ints, Ints]:
+    def _record_claims(self) -> tuple[Ints, Ints]:
         """Write down who claims what; returns the contested claims."""
         places, members = self._places, np.repeat(np.arange(len(self._sizes)), self._sizes)
-        there = places >= 0
-        if not there.all():
-            places, members = places[there], members[there]
+        existing = places >= 0
+        if not existing.all():
+            places, members = places[existing], members[existing]
         self.claimed[places] = members
-        once = np.count_nonzero(self.claimed >= 0) == len(places)
-        return (_none(), _none()) if once else _contested(places, members, self.space)
+        uncontested = np.count_nonzero(self.claimed >= 0) == len(places)
+        return (_no_places(), _no_places()) if uncontested else _contested(places, members, self.space)
 
-    def _decide(self, places: Ints, members: Ints) -> None:
+    def _decide_contested(self, places: Ints, members: Ints) -> None:
         """Contested places: the newest claim wins unless another is as new.
 
         A claim by a member that no longer wants the place is void: it holds the place back and wins over nobody (Kafka's sticky
         assignors, too, look at the claims of a topic's own consumers only).
         """
         self.claimed[places] = SEVERAL
-        self.member[places] = NOBODY
-        wanted = self.space.wanting(places, members)
-        places, members = places[wanted], members[wanted]
+        self.member[places] = NO_MEMBER
+        valid = self.space.wanting(places, members)
+        places, members = places[valid], members[valid]
         if not len(places):
             return
-        generation = np.array([said.generation for said in self.space.said])[members]
+        generation = np.array([subscription.generation for subscription in self.space.subscriptions])[members]
         order = np.lexsort((-generation, places))
         places, members, generation = places[order], members[order], generation[order]
         first = np.append(True, places[1:] != places[:-1])
         tied = np.append(~first[1:] & (generation[1:] == generation[:-1]), False)
-        self.member[places[first]] = np.where(tied[first], NOBODY, members[first])
+        self.member[places[first]] = np.where(tied[first], NO_MEMBER, members[first])
 
     @cached_property
-    def since(self) -> Ints | None:
+    def acquisitions(self) -> Ints | None:
         """By place, the generation in which its owner acquired it (-1: nobody knows, as for the oldest).
 
         None when all are as old, as far as anybody knows.
         """
-        known, places, sizes = _since(self.space, self._sizes), self._places, self._sizes
+        generations, places, sizes = _acquisitions(self.space, self._sizes), self._places, self._sizes
         del self._places, self._sizes  # nothing else needs them
-        if known is None:
+        if generations is None:
             return None
         members = np.repeat(np.arange(len(sizes)), sizes)
         valid = (places >= 0) & (self.member[places] == members)
         ages = np.full(self.space.places, -1)
-        ages[places[valid]] = known[valid]
+        ages[places[valid]] = generations[valid]
         return ages
 
     @cached_property
@@ -114,36 +114,43 @@ class Ownership:
         rivals: dict[int, list[int]] = {}
         for place, member in zip(*(column.tolist() for column in self._rivals), strict=True):
             rivals.setdefault(place, []).append(member)
-        places = np.flatnonzero(self.claimed != NOBODY)
-        who = [rivals.get(p, [m]) for p, m in zip(places.tolist(), self.claimed[places].tolist(), strict=True)]
-        names = [tuple(self.space.ids[member] for member in sorted(members)) for members in who]
+        places = np.flatnonzero(self.claimed != NO_MEMBER)
+        claimants = [rivals.get(p, [m]) for p, m in zip(places.tolist(), self.claimed[places].tolist(), strict=True)]
+        names = [tuple(self.space.ids[member] for member in sorted(members)) for members in claimants]
         return dict(zip(self.space.partitions(places), names, strict=True))
 
 
-def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
+def resolve_ownership(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
     """Decide every claim (KIP-792): the highest generation wins, two claims of that generation are both invalid.
 
     Partitions that don't exist are dropped; a claim of a topic that its member no longer wants holds the
     partition back from others, but makes no owner.
     """
     space = Space(topics, members)
-    owned = [said.owned for said in space.said]
+    owned = [subscription.owned for subscription in space.subscriptions]
     sizes = np.fromiter(map(len, owned), np.int64, len(owned))
     return Ownership(space, space.place(chain.from_iterable(owned), int(sizes.sum())), sizes)
 
 
-def _since(space: Space, sizes: Ints) -> Ints | None:
+def _acquisitions(space: Space, sizes: Ints) -> Ints | None:
     """Of each claim, in the order in which they stand, ``sizes`` of each member; None when all are as old."""
-    known = [said.since for said in space.said]
-    values = list(chain.from_iterable(each.values() for each in known))
+    by_member = [subscription.since for subscription in space.subscriptions]
+    values = list(chain.from_iterable(generations.values() for generations in by_member))
     if not values:
         return None
-    if (np.fromiter(map(len, known), np.int64, len(known)) == sizes).all():
+    if (np.fromiter(map(len, by_member), np.int64, len(by_member)) == sizes).all():
         if values.count(values[0]) == len(values):
             return None
-        if all(tuple(each) == said.owned for each, said in zip(known, space.said, strict=True)):
+        if all(
+            tuple(generations) == subscription.owned
+            for generations, subscription in zip(by_member, space.subscriptions, strict=True)
+        ):
             return np.array(values, np.int64)
-    values = list(chain.from_iterable(map(said.since.get, said.owned, repeat(-1)) for said in space.said))
+    values = list(
+        chain.from_iterable(
+            map(subscription.since.get, subscription.owned, repeat(-1)) for subscription in space.subscriptions
+        )
+    )
     return np.array(values, np.int64)
 
 
@@ -151,14 +158,14 @@ def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
     """The claims of places that several members claim, each once, by place and member."""
     often = np.bincount(places, minlength=1) > 1
     if not often.any():
-        return _none(), _none()
-    which = often[places]
-    claims = distinct(places[which] * len(space.ids) + members[which])
+        return _no_places(), _no_places()
+    contested = often[places]
+    claims = distinct(places[contested] * len(space.ids) + members[contested])
     places, members = np.divmod(claims, len(space.ids))
     several = (np.bincount(places) > 1)[places]
     return places[several], members[several]
 
 
-def _none() -> Ints:
+def _no_places() -> Ints:
     """No places or members; not an empty part of an array, which would hold on to all of it."""
     return np.zeros(0, np.int64)

@@ -21,7 +21,7 @@ import numpy as np
 
 from sparkcohort.assignors.api import Partition
 from sparkcohort.assignors.solver.ownership import Ownership
-from sparkcohort.assignors.solver.space import NOBODY, Ints, Space, by_key
+from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, Space, by_key
 
 
 class Packed(Mapping[str, tuple[Partition, ...]]):
@@ -36,12 +36,12 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
     @cached_property
     def sorted(self) -> tuple[Ints, Ints]:
         """The places that are given to anybody, by member and then ascending; and where each member's begin, and the end."""
-        given, size = np.flatnonzero(self.member >= 0), len(self.space.ids)
-        if len(given) == len(self.member):
+        assigned_places, size = np.flatnonzero(self.member >= 0), len(self.space.ids)
+        if len(assigned_places) == len(self.member):
             places, sizes = by_key(self.member, size), np.bincount(self.member, minlength=size)
         else:
-            members = self.member[given]
-            places, sizes = given[by_key(members, size)], np.bincount(members, minlength=size)
+            members = self.member[assigned_places]
+            places, sizes = assigned_places[by_key(members, size)], np.bincount(members, minlength=size)
         return places, np.concatenate(([0], np.cumsum(sizes)))
 
     @cached_property
@@ -63,12 +63,12 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
         return repr(dict(self))
 
 
-def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
+def pack_assignment(space: Space, assignment: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
     """An assignment by values as one by places; None when that can't be: to a stranger, no partition, or one given twice."""
-    if any(given[stranger] for stranger in given.keys() - set(space.ids)):
+    if any(assignment[stranger] for stranger in assignment.keys() - set(space.ids)):
         return None
-    member = np.full(space.places, NOBODY)
-    lists = [given.get(name, ()) for name in space.ids]
+    member = np.full(space.places, NO_MEMBER)
+    lists = [assignment.get(name, ()) for name in space.ids]
     sizes = list(map(len, lists))
     places = space.place(chain.from_iterable(lists), sum(sizes))
     if (places < 0).any():

@@ -7,8 +7,8 @@ members elsewhere, and those whose rack isn't known, can make a difference then 
 Law: what isn't known is never far.  C0 is in rack a, C1 nobody knows where; of t1 nothing is known:
 
 >>> members = {"C0": MemberSubscription(("t0", "t1"), rack="a"), "C1": MemberSubscription(("t0",))}
->>> found = nearness(Space({"t0": 3, "t1": 1}, members), {"t0": [["a"], ["b"], []]})
->>> found.of_member.tolist(), found.of_place.tolist(), found.far.tolist()
+>>> near = nearness(Space({"t0": 3, "t1": 1}, members), {"t0": [["a"], ["b"], []]})
+>>> near.of_member.tolist(), near.of_place.tolist(), near.far.tolist()
 ([0, 1], [1, 2, 0, 0], [[False, False, True], [False, False, False]])
 """
 
@@ -41,13 +41,16 @@ def nearness(space: Space, racks: Racks) -> Nearness:
     """Tell who is near what; all are of one kind where racks make no difference."""
     if not any(racks.values()):
         return _alike(space)
-    homes = [said.rack or None for said in space.said]
+    homes = [subscription.rack or None for subscription in space.subscriptions]
     if not any(homes):
         return _alike(space)
     replicas, of_place = _replicas(space, racks)
     rows: dict[str | None, int] = {}
     of_member = np.array([rows.setdefault(home, len(rows)) for home in homes], np.int64)
-    far = np.array([[bool(home and where and home not in where) for where in replicas] for home in rows], np.bool_)
+    far = np.array(
+        [[bool(home and place_racks and home not in place_racks) for place_racks in replicas] for home in rows],
+        np.bool_,
+    )
     return _alike(space) if far.all() or not far.any() else Nearness(of_member, of_place, far)
 
 
@@ -63,13 +66,13 @@ def _zeros(count: int) -> Ints:
 def _replicas(space: Space, racks: Racks) -> tuple[list[frozenset[str]], Ints]:
     """The different sets of racks, and the number of each place's; of a partition beyond those listed nothing is known."""
     counts = zip(space.topics, space.counts.tolist(), strict=True)
-    said = {topic: list(map(tuple, racks.get(topic, ())[:count])) for topic, count in counts}
-    written = set().union(*said.values(), [()])
-    different = sorted({frozenset(filter(None, where)) for where in written}, key=sorted)
-    position = {where: at for at, where in enumerate(different)}
-    number = {where: position[frozenset(filter(None, where))] for where in written}
+    rows = {topic: list(map(tuple, racks.get(topic, ())[:count])) for topic, count in counts}
+    variants = set().union(*rows.values(), [()])
+    different = sorted({frozenset(filter(None, replica_racks)) for replica_racks in variants}, key=sorted)
+    position = {replica_racks: index for index, replica_racks in enumerate(different)}
+    number = {replica_racks: position[frozenset(filter(None, replica_racks))] for replica_racks in variants}
     of_place = np.full(space.places, number[()])
-    for first, wheres in zip(space.base[:-1].tolist(), said.values(), strict=True):
-        found = np.fromiter(map(number.__getitem__, wheres), np.int64, len(wheres))
-        of_place[first : first + len(wheres)] = found
+    for first, partition_racks in zip(space.base[:-1].tolist(), rows.values(), strict=True):
+        numbers = np.fromiter(map(number.__getitem__, partition_racks), np.int64, len(partition_racks))
+        of_place[first : first + len(partition_racks)] = numbers
     return different, of_place

@@ -16,13 +16,13 @@ A claim counts whether it is valid or not: whoever claims by mistake may be read
 keeps a partition that somebody else claims, too.  t0-1 is to move from C0 to C1, which gets the unclaimed t0-2 at once:
 
 >>> from sparkcohort.assignors.api import MemberSubscription
->>> from sparkcohort.assignors.solver.ownership import resolve
+>>> from sparkcohort.assignors.solver.ownership import resolve_ownership
 >>> members = {
 ...     "C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5),
 ...     "C1": MemberSubscription(("t0",), (), 4),
 ... }
 >>> target = {"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}
->>> adjust_assignment(target, resolve({"t0": 3}, members))
+>>> adjust_assignment(target, resolve_ownership({"t0": 3}, members))
 {'C0': (('t0', 0),), 'C1': (('t0', 2),)}
 """
 
@@ -32,33 +32,39 @@ from typing import NamedTuple
 
 from sparkcohort.assignors.api import Assignment
 from sparkcohort.assignors.solver.ownership import Ownership
-from sparkcohort.assignors.solver.packed import Packed, pack
-from sparkcohort.assignors.solver.space import NOBODY, Bools
+from sparkcohort.assignors.solver.packed import Packed, pack_assignment
+from sparkcohort.assignors.solver.space import NO_MEMBER, Bools
 
 
 def unclaimed(ownership: Ownership) -> Bools:
     """Places that somebody wants and nobody claims: they are assigned at once."""
-    found: Bools = ownership.space.has_subscriber & (ownership.claimed == NOBODY)
-    return found
+    mask: Bools = ownership.space.has_subscriber & (ownership.claimed == NO_MEMBER)
+    return mask
 
 
 def transferring_ownership(target: Packed, ownership: Ownership) -> Bools:
     """Places that ``target`` gives to one member while another still claims them: that one has to revoke them first."""
-    given, claimed = target.member, ownership.claimed
-    found: Bools = (given >= 0) & (claimed != NOBODY) & (claimed != given) & (ownership.member != given)
-    return found
+    target_member, claimed = target.member, ownership.claimed
+    mask: Bools = (
+        (target_member >= 0) & (claimed != NO_MEMBER) & (claimed != target_member) & (ownership.member != target_member)
+    )
+    return mask
 
 
 def adjust_assignment(target: Assignment, ownership: Ownership) -> Packed:
     """This generation's part of ``target``: what is transferring ownership goes to nobody until the follow-up rebalance."""
-    packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
+    packed = (
+        target
+        if isinstance(target, Packed) and target.space is ownership.space
+        else pack_assignment(ownership.space, target)
+    )
     if packed is None:
         raise ValueError("only an assignment of these topics to these members can be handed over")
     transferring = transferring_ownership(packed, ownership)
     if not transferring.any():
         return Packed(packed.space, packed.member, ownership)
     member = packed.member.copy()
-    member[transferring] = NOBODY
+    member[transferring] = NO_MEMBER
     return Packed(packed.space, member, ownership)
 
 

@@ -8,12 +8,12 @@ Law: every row then has of each group what the table says, and its members diffe
 t1, which C1 wants too now, so both are of one row, and all six partitions of one group:
 
 >>> from sparkcohort.assignors.api import MemberSubscription
->>> from sparkcohort.assignors.solver.ownership import resolve
+>>> from sparkcohort.assignors.solver.ownership import resolve_ownership
 >>> from sparkcohort.assignors.solver.packed import Packed
 >>> C0 = MemberSubscription(("t0", "t1"), tuple((topic, number) for topic in ("t0", "t1") for number in range(3)))
->>> owned = resolve({"t0": 3, "t1": 3}, {"C0": C0, "C1": MemberSubscription(("t0", "t1"))})
+>>> owned = resolve_ownership({"t0": 3, "t1": 3}, {"C0": C0, "C1": MemberSubscription(("t0", "t1"))})
 >>> alike = ClassLayout(np.zeros(2, np.int64), np.zeros(6, np.int64), np.array([[True]]), np.array([[False]]))
->>> Packed(owned.space, rounded(owned, alike, owned.member, np.array([[6]])))
+>>> Packed(owned.space, round_table(owned, alike, owned.member, np.array([[6]])))
 {'C0': (('t0', 0), ('t0', 1), ('t1', 0)), 'C1': (('t0', 2), ('t1', 1), ('t1', 2))}
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from sparkcohort.assignors.solver.equal import oldest_first
 from sparkcohort.assignors.solver.ownership import Ownership
-from sparkcohort.assignors.solver.space import NOBODY, Bools, Ints, by_key
+from sparkcohort.assignors.solver.space import NO_MEMBER, Bools, Ints, by_key
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class ClassLayout:
 
     def cells(self, places: Ints, members: Ints) -> Ints:
         """Where in the table (row by row) these places of these members count."""
-        found: Ints = self.row_of[members]
-        found *= self.groups
-        found += self.group_of[places]
-        return found
+        numbers: Ints = self.row_of[members]
+        numbers *= self.groups
+        numbers += self.group_of[places]
+        return numbers
 
     def count(self, target: Ints) -> Ints:
         """The table of an assignment."""
@@ -64,22 +64,22 @@ class ClassLayout:
         return cells.reshape(self.wants.shape)
 
 
-def rounded(ownership: Ownership, layout: ClassLayout, guess: Ints, table: Ints) -> Ints:
+def round_table(ownership: Ownership, layout: ClassLayout, guess: Ints, table: Ints) -> Ints:
     """Give every wanted place to a member so that each row has what the table says and its members equal shares."""
     shares = _shares(ownership, layout, guess, table.sum(axis=1))
-    target = _kept(ownership, layout, table.ravel(), shares)
+    target = _trim_owners(ownership, layout, table.ravel(), shares)
     lacks = table.ravel() - layout.count(target).ravel()
     places = np.flatnonzero((target < 0) & (layout.group_of >= 0))
     row, member = _rows(layout, places, guess, lacks)
     loads = np.bincount(target[target >= 0], minlength=len(shares))
     # Who has more by the guess than its share gives up the last.
-    known = np.flatnonzero(member >= 0)
-    too_many = loads[member[known]] + rank_within(member[known]) >= shares[member[known]]
-    member[known[too_many]] = NOBODY
+    guessed = np.flatnonzero(member >= 0)
+    too_many = loads[member[guessed]] + rank_within(member[guessed]) >= shares[member[guessed]]
+    member[guessed[too_many]] = NO_MEMBER
     loads += np.bincount(member[member >= 0], minlength=len(shares))
-    rest = np.flatnonzero(member < 0)
-    rest = rest[np.argsort(row[rest], kind="stable")]
-    member[rest] = _dealt(layout.row_of, shares - loads)
+    unplaced = np.flatnonzero(member < 0)
+    unplaced = unplaced[np.argsort(row[unplaced], kind="stable")]
+    member[unplaced] = _members_in_turn(layout.row_of, shares - loads)
     target[places] = member
     return target
 
@@ -104,13 +104,13 @@ def _shares(ownership: Ownership, layout: ClassLayout, guess: Ints, loads: Ints)
     owned = np.bincount(ownership.member[ownership.member >= 0], minlength=size)[subscribers]
     guessed = np.bincount(guess[guess >= 0], minlength=size)[subscribers]
     rich = owned > fewest[rows]
-    since = np.zeros(len(subscribers), np.int64)
-    if ownership.since is not None and rich.any():
-        which = np.zeros(size, np.bool_)
-        which[subscribers[rich]] = True
-        places, starts = oldest_first(ownership, which)
-        since[rich] = ownership.since[places[starts[subscribers[rich]] + fewest[rows[rich]]]]
-    order = np.lexsort((-guessed, since, ~rich, rows))
+    acquisitions = np.zeros(len(subscribers), np.int64)
+    if ownership.acquisitions is not None and rich.any():
+        mask = np.zeros(size, np.bool_)
+        mask[subscribers[rich]] = True
+        places, starts = oldest_first(ownership, mask)
+        acquisitions[rich] = ownership.acquisitions[places[starts[subscribers[rich]] + fewest[rows[rich]]]]
+    order = np.lexsort((-guessed, acquisitions, ~rich, rows))
     shares = np.zeros(size, np.int64)
     shares[subscribers] = fewest[rows]
     first = order[rank_within(rows[order]) < one_more[rows[order]]]
@@ -118,33 +118,33 @@ def _shares(ownership: Ownership, layout: ClassLayout, guess: Ints, loads: Ints)
     return shares
 
 
-def _kept(ownership: Ownership, layout: ClassLayout, cells: Ints, shares: Ints) -> Ints:
+def _trim_owners(ownership: Ownership, layout: ClassLayout, cells: Ints, shares: Ints) -> Ints:
     """What stays with its owner; the rest of the places are with nobody."""
     target, shrinks = ownership.member.copy(), layout.count(ownership.member).ravel() - cells
     surplus = np.bincount(target[target >= 0], minlength=len(shares)) - shares
     if (surplus > 0).any():
         places, cell = _youngest_first(ownership, layout, surplus > 0)
-        named = rank_within(cell) < shrinks[cell]  # the youngest of those cells that are to shrink
+        shrinking = rank_within(cell) < shrinks[cell]  # the youngest of those cells that are to shrink
         del cell
-        places = np.concatenate((places[named], places[~named]))
+        places = np.concatenate((places[shrinking], places[~shrinking]))
         members = target[places]
-        target[places[rank_within(members) < surplus[members]]] = NOBODY
-    left = layout.count(target).ravel() - cells
-    if (left > 0).any():
+        target[places[rank_within(members) < surplus[members]]] = NO_MEMBER
+    excess = layout.count(target).ravel() - cells
+    if (excess > 0).any():
         # Where more stay than the table has, the youngest go, whoever's they are.
-        rows = left.reshape(layout.wants.shape).max(axis=1) > 0
+        rows = excess.reshape(layout.wants.shape).max(axis=1) > 0
         places, cell = _youngest_first(ownership, layout, (layout.row_of >= 0) & rows[layout.row_of])
         stay = target[places] >= 0
         places, cell = places[stay], cell[stay]
-        target[places[rank_within(cell) < left[cell]]] = NOBODY
+        target[places[rank_within(cell) < excess[cell]]] = NO_MEMBER
     return target
 
 
-def _youngest_first(ownership: Ownership, layout: ClassLayout, which: Bools) -> tuple[Ints, Ints]:
+def _youngest_first(ownership: Ownership, layout: ClassLayout, mask: Bools) -> tuple[Ints, Ints]:
     """What those members own, what came last before; and the cell of each."""
-    places = oldest_first(ownership, which)[0][::-1]
-    if ownership.since is not None and len(places):
-        ages = ownership.since[places]
+    places = oldest_first(ownership, mask)[0][::-1]
+    if ownership.acquisitions is not None and len(places):
+        ages = ownership.acquisitions[places]
         np.subtract(ages.max(), ages, out=ages)
         if most := int(ages.max()):
             places = places[by_key(ages, most + 1)]
@@ -154,22 +154,22 @@ def _youngest_first(ownership: Ownership, layout: ClassLayout, which: Bools) -> 
 def _rows(layout: ClassLayout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:
     """The row of each place so that all get what they lack; and its member, if that is as in the guess."""
     member, group = guess[places], layout.group_of[places]
-    cell = np.where(member >= 0, layout.row_of[member] * layout.groups + group, NOBODY)
-    known = np.flatnonzero(member >= 0)
-    fits = known[rank_within(cell[known]) < lacks[cell[known]]]
-    row = np.full(len(places), NOBODY)
+    cell = np.where(member >= 0, layout.row_of[member] * layout.groups + group, NO_MEMBER)
+    guessed = np.flatnonzero(member >= 0)
+    fits = guessed[rank_within(cell[guessed]) < lacks[cell[guessed]]]
+    row = np.full(len(places), NO_MEMBER)
     row[fits] = layout.row_of[member[fits]]
-    member[row < 0] = NOBODY
+    member[row < 0] = NO_MEMBER
     lacks = lacks - np.bincount(cell[fits], minlength=len(lacks))
     by_group = lacks.reshape(layout.wants.shape).T.ravel()
-    rest = np.flatnonzero(row < 0)
-    rest = rest[np.argsort(group[rest], kind="stable")]
-    row[rest] = np.repeat(np.tile(np.arange(layout.rows), layout.groups), by_group)
+    unplaced = np.flatnonzero(row < 0)
+    unplaced = unplaced[np.argsort(group[unplaced], kind="stable")]
+    row[unplaced] = np.repeat(np.tile(np.arange(layout.rows), layout.groups), by_group)
     return row, member
 
 
-def _dealt(row_of: Ints, lacks: Ints) -> Ints:
+def _members_in_turn(row_of: Ints, lacks: Ints) -> Ints:
     """Members row by row, in each row round by round, as often as each lacks one."""
     members = np.repeat(np.arange(len(lacks)), lacks)
-    found: Ints = members[np.lexsort((members, rank_within(members), row_of[members]))]
-    return found
+    sequence: Ints = members[np.lexsort((members, rank_within(members), row_of[members]))]
+    return sequence

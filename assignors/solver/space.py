@@ -26,7 +26,7 @@ from sparkcohort.assignors.api import MemberSubscription, Partition
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-NOBODY: Final = -1
+NO_MEMBER: Final = -1
 _BLOCK: Final = 1 << 13
 _FEW: Final = 1 << 6
 _WORD: Final = 8
@@ -41,26 +41,26 @@ class Space:
     """
 
     def __init__(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
-        self._of = (topics, members)
+        self._inputs = (topics, members)
         self.topics = tuple(sorted(topics))
         self.counts: Ints = np.fromiter(map(topics.__getitem__, self.topics), np.int64, len(topics)).clip(min=0)
         self.base: Ints = np.concatenate(([0], np.cumsum(self.counts)))
         self.places = int(self.base[-1])
         self.ids = tuple(sorted(members))
-        self.said = tuple(map(members.__getitem__, self.ids))
+        self.subscriptions = tuple(map(members.__getitem__, self.ids))
         self.kind, self.wants = self._kinds()
 
-    def is_of(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
+    def is_made_from(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
         """Whether it was made from these very objects."""
-        return self._of[0] is topics and self._of[1] is members
+        return self._inputs[0] is topics and self._inputs[1] is members
 
     def _kinds(self) -> tuple[Ints, Bools]:
-        first = _firsts([said.topics for said in self.said])
+        first = _firsts([subscription.topics for subscription in self.subscriptions])
         different = np.flatnonzero(first == np.arange(len(first)))
         wants: Bools = np.zeros((len(different), len(self.topics) + 1), np.bool_)  # the last one is what doesn't exist
         number = dict(zip(self.topics, range(len(self.topics)), strict=True))
         for row, member in zip(wants, different.tolist(), strict=True):
-            row[_numbers(self.said[member].topics, number)] = True
+            row[_numbers(self.subscriptions[member].topics, number)] = True
         wants[:, :-1] &= self.counts > 0
         wants = wants[:, :-1]
         kind_of = np.zeros(len(first), np.int64)
@@ -106,8 +106,8 @@ class Space:
         if len(first) == self.places:
             return first
         number = self.number
-        rest = np.flatnonzero(number >= common)
-        return np.concatenate((first, rest[by_key(number[rest], int(self.counts.max(initial=1)))]))
+        remainder = np.flatnonzero(number >= common)
+        return np.concatenate((first, remainder[by_key(number[remainder], int(self.counts.max(initial=1)))]))
 
     @cached_property
     def has_subscriber(self) -> Bools:
@@ -123,8 +123,8 @@ class Space:
         topics = (
             np.searchsorted(self.base, places, side="right") - 1 if len(places) < self.places else self.topic[places]
         )
-        found: Bools = self.wants[self.kind[members], topics]
-        return found
+        mask: Bools = self.wants[self.kind[members], topics]
+        return mask
 
     def span(self, topic: str) -> Ints:
         """The places of a topic."""
@@ -144,7 +144,7 @@ class Space:
             return np.zeros(0, np.int64)
         topics = dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
         counts = np.append(self.counts, 0).view(np.uint64)
-        found, values = np.empty(size, np.int64), iter(partitions)
+        result_places, values = np.empty(size, np.int64), iter(partitions)
         # In blocks, so that they are still in the processor's cache when their numbers are read after their topics.
         for first in range(0, size, _BLOCK):
             block = list(islice(values, _BLOCK))
@@ -159,16 +159,16 @@ class Space:
             topic.clip(-1, len(self.topics), out=topic)  # a number below zero of no topic is none either
             places = self.base[topic]
             places += number
-            places[number.view(np.uint64) >= counts[topic]] = NOBODY  # those below zero are the largest so
-            found[first : first + len(places)] = places
-        return found
+            places[number.view(np.uint64) >= counts[topic]] = NO_MEMBER  # those below zero are the largest so
+            result_places[first : first + len(places)] = places
+        return result_places
 
     def _believable(self, partitions: list[Partition], topics: Mapping[str, int]) -> tuple[Ints, Ints]:
         """Topics and numbers as ``place`` reads them, where some are too large for what is known to be too large."""
         most = int(self.counts.max(initial=0))
-        known = [topics.get(topic, 0) for topic, _ in partitions]
-        numbers = [number if 0 <= number < most else NOBODY for _, number in partitions]
-        return np.array(known, np.int64), np.array(numbers, np.int64)
+        topic_numbers = [topics.get(topic, 0) for topic, _ in partitions]
+        numbers = [number if 0 <= number < most else NO_MEMBER for _, number in partitions]
+        return np.array(topic_numbers, np.int64), np.array(numbers, np.int64)
 
 
 def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
@@ -178,7 +178,7 @@ def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
             return np.frombuffer(pack_values(f"{len(wish)}q", *itemgetter(*wish)(number)), np.int64)
         except KeyError:
             pass
-    return np.fromiter(map(number.get, wish, repeat(NOBODY)), np.int64, len(wish))
+    return np.fromiter(map(number.get, wish, repeat(NO_MEMBER)), np.int64, len(wish))
 
 
 def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
@@ -186,19 +186,19 @@ def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
 
     Of the last few that were not compared an equal one may be missed.
     """
-    first, left, rest = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
+    first, positions, candidates = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
     if not wishes or wishes.count(wishes[0]) == len(wishes):
         return first
-    same = np.ones(len(wishes), np.bool_)
-    while rest and 16 * np.count_nonzero(same) >= len(same):
-        same = np.fromiter(map(rest[0].__eq__, rest), np.bool_, len(rest))
-        first[left[same]] = left[0]
-        left, rest = left[~same], list(compress(rest, ~same))
-    if len(rest) <= _FEW:
-        first[left] = left  # to read an equal one again costs no more
+    equal = np.ones(len(wishes), np.bool_)
+    while candidates and 16 * np.count_nonzero(equal) >= len(equal):
+        equal = np.fromiter(map(candidates[0].__eq__, candidates), np.bool_, len(candidates))
+        first[positions[equal]] = positions[0]
+        positions, candidates = positions[~equal], list(compress(candidates, ~equal))
+    if len(candidates) <= _FEW:
+        first[positions] = positions  # to read an equal one again costs no more
         return first
-    known: dict[tuple[str, ...], int] = {}
-    first[left] = np.fromiter(map(known.setdefault, rest, left.tolist()), np.int64, len(rest))
+    first_of: dict[tuple[str, ...], int] = {}
+    first[positions] = np.fromiter(map(first_of.setdefault, candidates, positions.tolist()), np.int64, len(candidates))
     return first
 
 
@@ -224,32 +224,32 @@ def distinct(values: Ints) -> Ints:
     Not by ``np.unique``, which imports ``numpy.ma``: 80 ms and 11 MB of a driver's first rebalance.
     """
     ordered: Ints = np.sort(values)
-    found: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    return found
+    values_once: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return values_once
 
 
-def by_key(keys: Ints, below: int) -> Ints:
+def by_key(keys: Ints, limit: int) -> Ints:
     """The order that sorts non-negative keys, equal ones as they stand (16-bit keys are sorted by their digits)."""
-    if below <= 1 << 16:
+    if limit <= 1 << 16:
         return np.argsort(keys.astype(np.uint16), kind="stable")
-    if below <= 1 << 32:
+    if limit <= 1 << 32:
         order = np.argsort(keys.astype(np.uint16), kind="stable")  # the lower digits, then the higher ones
         return order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
     return np.argsort(keys, kind="stable")
 
 
-def give_to_least(count: int, who: Ints, loads: Ints) -> Ints:
-    """Who of ``who`` (ascending) gets each of ``count`` partitions: one by one who has least, the first among equals.
+def give_to_least(count: int, members: Ints, loads: Ints) -> Ints:
+    """Who of ``members`` (ascending) gets each of ``count`` partitions: one by one who has least, the first among equals.
 
     ``loads`` has what each member has; what they get is added to it.
     """
-    lowest_first = np.sort(loads[who])
-    below = np.cumsum(lowest_first)
+    lowest_first = np.sort(loads[members])
+    sums = np.cumsum(lowest_first)
     # Those that are reached when the water rises over the lowest: their own load, times how many are below, fits in.
-    reached = int(np.searchsorted(lowest_first * np.arange(len(who)) - (below - lowest_first), count))
-    level = -(-(count + int(below[reached - 1])) // reached)
-    lacks = np.maximum(level - loads[who], 0)
+    reached = int(np.searchsorted(lowest_first * np.arange(len(members)) - (sums - lowest_first), count))
+    level = -(-(count + int(sums[reached - 1])) // reached)
+    lacks = np.maximum(level - loads[members], 0)
     rises = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - level + int(lowest_first[0]), lacks)
-    found: Ints = np.repeat(who, lacks)[by_key(rises, level + 1)][:count]
-    loads += np.bincount(found, minlength=len(loads))
-    return found
+    owners: Ints = np.repeat(members, lacks)[by_key(rises, level + 1)][:count]
+    loads += np.bincount(owners, minlength=len(loads))
+    return owners

@@ -10,8 +10,8 @@ Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1; with rac
 
 >>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
 >>> def arranged(topics, racks):
-...     ownership = resolve(topics, members)
-...     return arrange(ownership, nearness(ownership.space, racks))
+...     ownership = resolve_ownership(topics, members)
+...     return arrange_partitions(ownership, nearness(ownership.space, racks))
 >>> arranged({"t0": 3, "t1": 3}, {})
 {'C0': (('t0', 0), ('t0', 1), ('t0', 2)), 'C1': (('t1', 0), ('t1', 1), ('t1', 2))}
 >>> arranged({"t0": 4}, {"t0": [["b"], ["a"], ["b"], ["a"]]})
@@ -26,23 +26,23 @@ from typing import Final
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
-from sparkcohort.assignors.solver.cycles import Table, improve
+from sparkcohort.assignors.solver.cycles import Table, improve_table
 from sparkcohort.assignors.solver.initial import SubscriptionKinds, initial_assignment
-from sparkcohort.assignors.solver.levels import can_take, level, relieve
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.levels import can_take, level_loads, relieve_rows
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.solver.racks import Nearness, nearness
-from sparkcohort.assignors.solver.rounding import ClassLayout, rounded
-from sparkcohort.assignors.solver.space import NOBODY, Ints, by_key
+from sparkcohort.assignors.solver.rounding import ClassLayout, round_table
+from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, by_key
 
-__all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
+__all__ = ["MemberSubscription", "arrange_partitions", "nearness", "resolve_ownership"]
 
 MOST_WORK: Final = 1 << 26
 MOST_CELLS: Final = 1 << 17
 MOST_TAKERS: Final = 16
 
 
-def arrange(ownership: Ownership, near: Nearness) -> Packed:
+def arrange_partitions(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
     target = initial_assignment(ownership, SubscriptionKinds(ownership.space))
     if near.matters or not _is_best(ownership, target):
@@ -50,10 +50,10 @@ def arrange(ownership: Ownership, near: Nearness) -> Packed:
     return Packed(ownership.space, target, ownership)
 
 
-def _is_best(ownership: Ownership, guessed: Ints) -> bool:
+def _is_best(ownership: Ownership, guess: Ints) -> bool:
     """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
-    loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.subscribers]
-    return bool(loads.max(initial=0) - loads.min(initial=len(guessed)) <= 1)
+    loads = np.bincount(guess[guess >= 0], minlength=len(ownership.space.ids))[ownership.space.subscribers]
+    return bool(loads.max(initial=0) - loads.min(initial=len(guess)) <= 1)
 
 
 def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
@@ -73,8 +73,8 @@ def _takers(alone: ClassLayout, target: Ints) -> int:
     """How many members can take any, if that tells how much is to be done: few when one has joined, none when one has left."""
     if alone.far.any() or alone.wants.size > MOST_CELLS:
         return MOST_TAKERS + 1
-    has = alone.count(target)
-    return len(can_take(has, alone.wants, has.sum(axis=1)))
+    counts = alone.count(target)
+    return len(can_take(counts, alone.wants, counts.sum(axis=1)))
 
 
 def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
@@ -83,23 +83,25 @@ def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
     subscribers = space.subscribers
     rows, row = np.unique(space.kind[subscribers] * len(near.far) + near.of_member[subscribers], return_inverse=True)
     class_of, first = space.partition_classes
-    keys = np.repeat(np.where(space.wants.any(axis=0), class_of * near.far.shape[1], NOBODY), space.counts)
+    keys = np.repeat(np.where(space.wants.any(axis=0), class_of * near.far.shape[1], NO_MEMBER), space.counts)
     if near.matters:
         keys += np.where(keys >= 0, near.of_place, 0)
     groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
-    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NOBODY)  # the last one is that of what nobody wants
+    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NO_MEMBER)  # the last one is that of what nobody wants
     number[groups] = np.arange(len(groups))
-    row_of = np.full(len(space.ids), NOBODY)
+    row_of = np.full(len(space.ids), NO_MEMBER)
     row_of[subscribers] = row
-    classes, where = np.divmod(groups, near.far.shape[1])
+    classes, place_kinds = np.divmod(groups, near.far.shape[1])
     kinds, homes = np.divmod(rows, len(near.far))
-    return ClassLayout(row_of, number[keys], space.wants[np.ix_(kinds, first[classes])], near.far[np.ix_(homes, where)])
+    return ClassLayout(
+        row_of, number[keys], space.wants[np.ix_(kinds, first[classes])], near.far[np.ix_(homes, place_kinds)]
+    )
 
 
 def _individuals(layout: ClassLayout) -> ClassLayout:
     """The same with a row for each member that wants anything."""
     subscribers = np.flatnonzero(layout.row_of >= 0)
-    row_of = np.full(len(layout.row_of), NOBODY)
+    row_of = np.full(len(layout.row_of), NO_MEMBER)
     row_of[subscribers] = np.arange(len(subscribers))
     kinds = layout.row_of[subscribers]
     return replace(layout, row_of=row_of, wants=layout.wants[kinds], far=layout.far[kinds])
@@ -108,44 +110,44 @@ def _individuals(layout: ClassLayout) -> ClassLayout:
 def _improved(ownership: Ownership, layout: ClassLayout, target: Ints, *, gives: bool = True) -> Ints:
     """The target after all exchanges between rows that pay; ``gives``: some owner will have to give something up."""
     table = Table(
-        has=layout.count(target),
+        counts=layout.count(target),
         owns=layout.count(ownership.member),
         wants=layout.wants,
         far=layout.far,
         members=np.bincount(layout.row_of[layout.row_of >= 0]),
         ages=_ages(ownership, layout) if gives else np.zeros(0, np.int64),
     )
-    _improve(table, MOST_WORK // table.has.size)
-    if not gives and (table.has < table.owns).any():
+    _improve_or_level(table, MOST_WORK // table.counts.size)
+    if not gives and (table.counts < table.owns).any():
         return _improved(ownership, layout, target)
-    has, members = table.has, table.members
+    counts, members = table.counts, table.members
     del table  # the room is needed
     # As many of a kind may still be others than those that the table has with their owners.
-    kept = not ((ownership.member >= 0) & (target != ownership.member)).any()
-    if kept and (has == layout.count(target)).all() and _is_even(layout, target, members):
+    owners_keep_all = not ((ownership.member >= 0) & (target != ownership.member)).any()
+    if owners_keep_all and (counts == layout.count(target)).all() and _is_even(layout, target, members):
         return target
-    return rounded(ownership, layout, target, has)
+    return round_table(ownership, layout, target, counts)
 
 
-def _improve(table: Table, most: int) -> None:
+def _improve_or_level(table: Table, most: int) -> None:
     if not table.owns.any():
-        level(table)
+        level_loads(table)
         if not table.far.any():
             return  # balance is all there is to improve
     elif (table.members == 1).all():
-        relieve(table)
-    if not improve(table, most):
+        relieve_rows(table)
+    if not improve_table(table, most):
         # Balanced it is in any case; then there is nothing of balance left to improve.
-        level(table)
-        improve(table, most)
+        level_loads(table)
+        improve_table(table, most)
 
 
 def _ages(ownership: Ownership, layout: ClassLayout) -> Ints:
     """How long each owned partition has been held, by row, then group, then the oldest first; nothing if all as long."""
     places = np.flatnonzero(ownership.member >= 0)
-    if ownership.since is None or not len(places):
+    if ownership.acquisitions is None or not len(places):
         return places[:0]
-    ages = ownership.since[places]
+    ages = ownership.acquisitions[places]
     ages -= ages.min()
     if not (most := int(ages.max())):
         return places[:0]

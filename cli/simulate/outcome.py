@@ -1,12 +1,12 @@
 """What an assignor would do to a group: every figure that ``cohort simulate`` prints.
 
->>> from sparkcohort.assignors import find
+>>> from sparkcohort.assignors import find_assignor
 >>> from sparkcohort.cli.simulate.case import parse
 >>> case = parse('''{"topics": {"t0": 3, "t1": 3}, "members": {
 ...   "C0": {"topics": ["t0", "t1"], "owned": [["t0", 0], ["t0", 2], ["t1", 1]], "generation": 1},
 ...   "C1": {"topics": ["t0", "t1"], "owned": [["t0", 1], ["t1", 0], ["t1", 2]], "generation": 1},
 ...   "C2": {"topics": ["t0", "t1"]}}}''')
->>> seen = simulate(case, case, find("cooperative-sticky"))
+>>> seen = simulate(case, case, find_assignor("cooperative-sticky"))
 >>> seen.assignment["C2"], seen.transferring, seen.settled["C2"]
 ((), (('t0', 2), ('t1', 2)), (('t0', 2), ('t1', 2)))
 >>> seen.moved, seen.fewest_moves, seen.spread_before, seen.spread, seen.rounds
@@ -40,8 +40,8 @@ from sparkcohort.assignors import Assignor, MemberSubscription, Partition
 from sparkcohort.assignors.api import Assignment
 from sparkcohort.assignors.load import weights
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
-from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.solver.ownership import resolve_ownership
+from sparkcohort.assignors.sticky import balance_partitions
 from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions
 from sparkcohort.runtime.leader import assignment as leader
@@ -218,7 +218,9 @@ class _RebalanceRounds:
         )
         self._assignor = replace(self._balancing, max_moves=0) if self._balancing else assignor
         self._loads = (
-            weights.observed(case.topics, case.members, resolve(case.topics, case.members)) if balancing else {}
+            weights.observed_loads(case.topics, case.members, resolve_ownership(case.topics, case.members))
+            if balancing
+            else {}
         )
         self._case = replace(case, members=self._loaded(case.members))
         self._claims = claims
@@ -354,7 +356,7 @@ def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
     there = {topic for topic, count in case.topics.items() if count}
     hungry = subscribers(case)
     if len({frozenset(there.intersection(case.members[member].topics)) for member in hungry}) > 1:
-        target = balance(case.topics, case.members, resolve(case.topics, case.members))
+        target = balance_partitions(case.topics, case.members, resolve_ownership(case.topics, case.members))
         return sum(len(mine.difference(target[member])) for member, mine in owned.items())
     few, one_more = divmod(sum(subscribed_partitions(case).values()), len(hungry) or 1)
     over = [len(owned[member]) - few for member in hungry if len(owned[member]) > few]

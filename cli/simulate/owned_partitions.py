@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from sparkcohort.assignors import MemberSubscription, Partition
 from sparkcohort.assignors.api import Assignment
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.text import counted
 
@@ -33,7 +33,7 @@ class OwnedPartitions:
         for member in members:
             self._holder.update(dict.fromkeys(members[member].owned, member))
         alone = len(self._holder) == sum(len(said.owned) for said in members.values())
-        ownership = None if alone else resolve(topics, members)
+        ownership = None if alone else resolve_ownership(topics, members)
         self._claimants = ownership.claimants if ownership else None
         self.owned = self._decided(ownership) if ownership else self._each()
 

@@ -21,13 +21,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, find, validate
+from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, find_assignor, validate
 from sparkcohort.assignors.api import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.api import Assignment as Given
 from sparkcohort.assignors.solver import revocation
-from sparkcohort.assignors.solver.ownership import Ownership, resolve
-from sparkcohort.assignors.solver.packed import Packed, pack
-from sparkcohort.assignors.solver.space import NOBODY, Ints, distinct, give_to_least
+from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
+from sparkcohort.assignors.solver.packed import Packed, pack_assignment
+from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, distinct, give_to_least
 from sparkcohort.runtime.leader.reachable_assignment import moved_off
 from sparkcohort.runtime.protocol.consumer_protocol import (
     AssignmentWriter,
@@ -99,7 +99,7 @@ def plan(
     barred: Barred = NOBODY_BARRED,
 ) -> GroupAssignment:
     """Run the assignor, one of ``assignors`` by name (see ``assign``); nobody gets what it is ``barred`` from."""
-    assignor = find(protocol_name, assignors)
+    assignor = find_assignor(protocol_name, assignors)
     only = _existing(topics, only)
     barred = _inward(barred, only)
     packed, ownership = run_assignor(assignor, protocol_name, *assignor_input(said, topics, only=only, racks=racks))
@@ -115,7 +115,11 @@ def run_assignor(
     """What the assignor answers, and who owns what.  Raises InvalidAssignment naming it, or what it raises itself."""
     given = _checked_answer(assignor, name, topics, members, racks)
     ownership = _ownership(given, topics, members)
-    packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
+    packed = (
+        given
+        if isinstance(given, Packed) and given.space is ownership.space
+        else pack_assignment(ownership.space, given)
+    )
     if packed is None or not _is_sound(packed, ownership):
         raise InvalidAssignment(f"assignor {name}: {_problem(given, topics, members, ownership)}")
     return packed, ownership
@@ -151,7 +155,9 @@ def _inward(barred: Barred, only: Mapping[str, Sequence[int]]) -> Barred:
 def _ownership(given: Given, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
     """Who owns what; the sticky family has made that out already."""
     known = given.ownership if isinstance(given, Packed) else None
-    return known if known is not None and known.space.is_of(topics, members) else resolve(topics, members)
+    return (
+        known if known is not None and known.space.is_made_from(topics, members) else resolve_ownership(topics, members)
+    )
 
 
 def _is_sound(packed: Packed, ownership: Ownership) -> bool:
@@ -202,7 +208,7 @@ def _checked_answer(
     if type(assignor) is type(ASSIGNORS.get(name)):  # also one that is set up for this round
         return assignor.assign(topics, members, racks)
     try:
-        given = validate.read(assignor.assign(dict(topics), dict(members), racks))
+        given = validate.read_answer(assignor.assign(dict(topics), dict(members), racks))
         if not assignor.cooperative:
             validate.check_complete(given, topics, members)
     except validate.BadAnswer as problem:
@@ -222,14 +228,14 @@ def stay(
 
     Nobody gets what it is ``barred`` from.
     """
-    ownership, only = resolve(topics, said), _existing(topics, only)
+    ownership, only = resolve_ownership(topics, said), _existing(topics, only)
     space, given = ownership.space, ownership.member.copy()
     read = np.ones(space.places, np.bool_)
     for topic, numbers in only.items():
         places = space.span(topic)
         read[places] = False
         read[places[numbers]] = True
-    given[~read] = NOBODY
+    given[~read] = NO_MEMBER
     loads = np.bincount(given[given >= 0], minlength=len(space.ids))
     lost = space.place(withheld, len(withheld))
     read[lost[lost >= 0]] = False  # a topic may have been deleted since
@@ -265,7 +271,7 @@ def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assig
     # No more than is claimed is counted, whatever number a claim makes up: how large the topics are isn't known here.
     only = {topic: sorted(number for number in numbers if number >= 0) for topic, numbers in claimed.items()}
     topics = {topic: max(numbers, default=-1) + 1 for topic, numbers in only.items()}
-    ownership = resolve(*assignor_input(said, topics, only=only)[:2])
+    ownership = resolve_ownership(*assignor_input(said, topics, only=only)[:2])
     return _encode(_layout(Packed(ownership.space, ownership.member)), only)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from sparkcohort.assignors.api import Partition
 from sparkcohort.assignors.solver.ownership import Ownership
 from sparkcohort.assignors.solver.packed import Packed
-from sparkcohort.assignors.solver.space import NOBODY
+from sparkcohort.assignors.solver.space import NO_MEMBER
 
 
 def moved_off(given: Packed, ownership: Ownership, barred: Mapping[str, Collection[Partition]]) -> Packed:
@@ -31,13 +31,13 @@ def moved_off(given: Packed, ownership: Ownership, barred: Mapping[str, Collecti
     loads = np.bincount(member[member >= 0], minlength=len(space.ids))
     for place, barred_here in sorted(kept_from.items()):
         was, holder = int(member[place]), int(holders[place])
-        if was in barred_here or (was == NOBODY and holder != NOBODY):
+        if was in barred_here or (was == NO_MEMBER and holder != NO_MEMBER):
             topic = int(np.searchsorted(space.base, place, side="right")) - 1
             able = [each for each in np.flatnonzero(space.wanted_by[:, topic]).tolist() if each not in barred_here]
             if holder in able:
                 member[place] = holder
-            elif able and was != NOBODY:
+            elif able and was != NO_MEMBER:
                 member[place] = min(able, key=lambda each: (int(loads[each]), each))
             loads[int(member[place])] += int(member[place]) != was
-            loads[was] -= int(member[place]) != was and was != NOBODY
+            loads[was] -= int(member[place]) != was and was != NO_MEMBER
     return Packed(space, member, given.ownership)

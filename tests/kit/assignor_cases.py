@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Literal, TypeAlias
 
-from sparkcohort.assignors import MemberSubscription, Partition, Racks, find
-from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors import MemberSubscription, Partition, Racks, find_assignor
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from tests.kit.groups import rejoin
 from tests.kit.kafka_assignors import Case, Given
 
@@ -19,7 +19,7 @@ MOST_ROUNDS = 5  # the round after a change, and Kafka's limit of four follow-up
 
 def ours(name: str) -> Assign:
     """The assignor of this name, as a function of a case."""
-    return lambda case: find(name).assign(case.topics, case.members, case.racks)
+    return lambda case: find_assignor(name).assign(case.topics, case.members, case.racks)
 
 
 def fresh(number: int, *, equal: bool | None = None, racks: Known = "none") -> Case:
@@ -135,7 +135,7 @@ def _invalid(case: Case, given: Given) -> list[str]:
 
 def handed_over_early(case: Case, given: Given) -> list[str]:
     """Partitions given to somebody while another, who claims them, hasn't given them up."""
-    owner = resolve(case.topics, case.members).owner
+    owner = resolve_ownership(case.topics, case.members).owner
     return [
         f"{topic}-{number} goes to {name}, and {other} claims it"
         for name, partitions in given.items()
@@ -152,7 +152,7 @@ def imbalance(given: Given) -> int:
 
 def moved(case: Case, given: Given) -> int:
     """How many partitions are away from their valid owners."""
-    owner: Mapping[Partition, str] = resolve(case.topics, case.members).owner
+    owner: Mapping[Partition, str] = resolve_ownership(case.topics, case.members).owner
     return sum(partition not in given[name] for partition, name in owner.items())
 
 

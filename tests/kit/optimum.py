@@ -18,8 +18,8 @@ from random import Random
 from typing import NamedTuple
 
 from sparkcohort.assignors import MemberSubscription, Partition, Racks
-from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.solver.ownership import resolve_ownership
+from sparkcohort.assignors.sticky import balance_partitions
 
 Members = Mapping[str, MemberSubscription]
 Owner = Mapping[Partition, str]
@@ -152,7 +152,7 @@ def _happens(random: Random, event: str, group: Group) -> None:
     topics, members, racks = group
     if event == "fresh":
         return
-    given: Mapping[str, Collection[Partition]] = balance(topics, members, None, random.choice((racks, {})))
+    given: Mapping[str, Collection[Partition]] = balance_partitions(topics, members, None, random.choice((racks, {})))
     if event == "any":
         free = [(topic, number) for topic, count in topics.items() for number in range(count + 1)]
         random.shuffle(free)
@@ -180,8 +180,8 @@ def wrong(seed: int) -> str:
 def both(group: Group) -> tuple[Cost, Cost]:
     """What the sticky assignors' target costs, and the least."""
     topics, members, racks = group
-    known = resolve(topics, members)
-    ours = cost(balance(topics, members, known, racks), members, known.owner, racks)
+    known = resolve_ownership(topics, members)
+    ours = cost(balance_partitions(topics, members, known, racks), members, known.owner, racks)
     best = least(topics, members, known.owner, racks)
     assert best <= ours, f"the optimum of {group} is none"
     return ours, best

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sparkcohort.assignors import ASSIGNORS, MemberSubscription, find
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription, find_assignor
 from tests.kit.assignor_cases import (
     MOST_ROUNDS,
     broken,
@@ -65,7 +65,7 @@ def test_range_with_racks_is_kafkas_partition_for_partition(kafka: KafkaAssignor
     """Racks of replicas known, partly known, everywhere the same; in a good part of the cases they change something."""
     cases = [fresh(number, racks=known) for number in range(MANY) for known in ("some", "all")]
     _none(_unlike(kafka, "range", cases))
-    changed = sum(find("range").assign(case.topics, case.members) != ours("range")(case) for case in cases)
+    changed = sum(find_assignor("range").assign(case.topics, case.members) != ours("range")(case) for case in cases)
     assert changed > len(cases) / 5
 
 
@@ -113,7 +113,7 @@ class Compared(NamedTuple):
 
 
 def _wrong(case: Case, name: str, rounds: list[Given]) -> list[str]:
-    early = handed_over_early(case, rounds[0]) if find(name).cooperative else []
+    early = handed_over_early(case, rounds[0]) if find_assignor(name).cooperative else []
     return broken(case, rounds) + early
 
 

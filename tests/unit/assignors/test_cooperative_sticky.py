@@ -8,24 +8,24 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import MemberSubscription, Partition, find
-from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors import MemberSubscription, Partition, find_assignor
+from sparkcohort.assignors.solver.ownership import resolve_ownership
+from sparkcohort.assignors.sticky import balance_partitions
 from tests.kit import groups
 
-STICKY = find("cooperative-sticky")
+STICKY = find_assignor("cooperative-sticky")
 
 
 @given(groups.topics(), groups.members())
 def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], members: groups.Members) -> None:
     """The target, without what anyone else claims than its valid owner (KIP-429, law I1)."""
-    owner = resolve(topics, members).owner
+    owner = resolve_ownership(topics, members).owner
     claims = {(partition, member) for member, said in members.items() for partition in said.owned}
     free = {
         member: tuple(
             p for p in mine if owner.get(p) == member or not any((p, m) in claims for m in {*members} - {member})
         )
-        for member, mine in balance(topics, members).items()
+        for member, mine in balance_partitions(topics, members).items()
     }
     assert STICKY.assign(topics, members) == free
 
@@ -33,7 +33,7 @@ def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], mem
 @given(groups.topics(), groups.members())
 def test_the_newest_claim_is_the_owners(topics: dict[str, int], members: groups.Members) -> None:
     """Of each partition that exists: whose claim alone is of the newest generation, of those who want the topic."""
-    known = resolve(topics, members)
+    known = resolve_ownership(topics, members)
     for topic, partition in [(topic, number) for topic, count in topics.items() for number in range(count)]:
         who = [member for member in sorted(members) if (topic, partition) in members[member].owned]
         wants = [member for member in who if topic in members[member].topics]
@@ -124,7 +124,7 @@ def test_claims_are_settled_by_generation(
     claims: list[tuple[str, int, tuple[int, ...]]], expected: dict[Partition, str]
 ) -> None:
     """The newest generation wins, its duplicates cancel each other, uncontested claims stand (KIP-792)."""
-    assert resolve({"t": 3}, _claims(*claims)).owner == expected
+    assert resolve_ownership({"t": 3}, _claims(*claims)).owner == expected
 
 
 def test_a_claim_of_an_unwanted_topic_is_no_ownership_but_holds_the_partition_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, UnknownAssignor, find
+from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, UnknownAssignor, find_assignor
 from tests.kit import groups
 
 EACH = pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
@@ -98,8 +98,8 @@ def test_without_members_or_topics_there_is_nothing_to_give(assignor: Assignor) 
 
 def test_assignors_are_found_by_kafkas_names() -> None:
     """find() knows range and cooperative-sticky, and names the nearest for a slip."""
-    assert find("range").name == "range"
-    assert not find("range").cooperative
-    assert find("cooperative-sticky").cooperative
+    assert find_assignor("range").name == "range"
+    assert not find_assignor("range").cooperative
+    assert find_assignor("cooperative-sticky").cooperative
     with pytest.raises(UnknownAssignor, match=r"'cooperativesticky': did you mean cooperative-sticky\?"):
-        find("cooperativesticky")
+        find_assignor("cooperativesticky")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import Load, MemberSubscription, Partition, find
-from sparkcohort.assignors.load.weights import weigh
+from sparkcohort.assignors import Load, MemberSubscription, Partition, find_assignor
+from sparkcohort.assignors.load.weights import weigh_partitions
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, shares
-from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from tests.kit import groups
 
 CALM = LoadBalancedAssignor(max_moves=0)
@@ -29,7 +29,7 @@ def known(members: groups.Members) -> dict[Partition, Load]:
 def carried(topics: Mapping[str, int], members: groups.Members, owned: groups.Given) -> dict[str, int]:
     """What each member carries, in weights."""
     wanted = sorted({(t, p) for said in members.values() for t in said.topics for p in range(topics.get(t, 0))})
-    weight = weigh(wanted, known(members))
+    weight = weigh_partitions(wanted, known(members))
     return {member: sum(weight[partition] for partition in mine) for member, mine in owned.items()}
 
 
@@ -77,7 +77,7 @@ def test_nine_tenths_of_the_traffic_on_three_of_sixty_partitions() -> None:
     assert (round(before, 1), len(moves)) == (3.4, 5)
     assert {("t", 4), ("t", 8)} < set(moves)
     rounds = 0
-    while find("load-balanced").assign(topics, after) != owned(after):
+    while find_assignor("load-balanced").assign(topics, after) != owned(after):
         after, moves = two_rounds(LoadBalancedAssignor(), topics, after)
         assert 0 < len(moves) <= 5
         rounds += 1
@@ -96,14 +96,16 @@ def test_as_long_as_nothing_is_reported_it_is_cooperative_sticky(
     topics: dict[str, int], members: groups.Members
 ) -> None:
     """The same answer, whatever the claims."""
-    assert find("load-balanced").assign(topics, members) == find("cooperative-sticky").assign(topics, members)
+    assert find_assignor("load-balanced").assign(topics, members) == find_assignor("cooperative-sticky").assign(
+        topics, members
+    )
 
 
 @given(groups.topics(), groups.members(loads=True))
 def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], members: groups.Members) -> None:
     """A partition that anyone else claims goes to nobody but its valid owner in this round, whatever is reported."""
-    owner = resolve(topics, members).owner
-    for member, partitions in find("load-balanced").assign(topics, members).items():
+    owner = resolve_ownership(topics, members).owner
+    for member, partitions in find_assignor("load-balanced").assign(topics, members).items():
         for partition in partitions:
             others = [m for m, said in members.items() if m != member and partition in said.owned]
             assert not others or owner.get(partition) == member
@@ -112,7 +114,7 @@ def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], mem
 @given(groups.topics(), groups.members(loads=True))
 def test_what_is_free_is_given_out_at_once(topics: dict[str, int], members: groups.Members) -> None:
     """Every wanted partition that nobody claims has an owner after one round, whatever is reported of it."""
-    result = find("load-balanced").assign(topics, members)
+    result = find_assignor("load-balanced").assign(topics, members)
     given_out = {partition for mine in result.values() for partition in mine}
     claimed = {partition for said in members.values() for partition in said.owned}
     wanted = {(t, p) for said in members.values() for t in said.topics for p in range(topics.get(t, 0))}
@@ -192,7 +194,7 @@ def test_the_first_move_is_the_best_that_there_is(group: tuple[dict[str, int], g
     members = {member: said for member, said in members.items() if said.owned}
     if len(members) < 2 or not any(any(load) for load in known(members).values()):
         return
-    load, weight = carried(topics, members, owned(members)), weigh(sorted(known(members)), known(members))
+    load, weight = carried(topics, members, owned(members)), weigh_partitions(sorted(known(members)), known(members))
     mean = sum(load.values()) / len(load)
 
     def gain(source: str, partition: Partition, target: str) -> int:
@@ -215,7 +217,7 @@ def test_what_is_free_is_nearly_as_even_as_it_can_be(loads: list[Load], count: i
     members = {f"m{n}": MemberSubscription(("t",), loads=observed if n == 0 else {}) for n in range(count)}
     topics = {"t": len(loads)}
     load = carried(topics, members, CALM.assign(topics, members))
-    weight = list(weigh(sorted(observed), observed).values())
+    weight = list(weigh_partitions(sorted(observed), observed).values())
     best = min(
         max(sum(w for w, who in zip(weight, choice, strict=True) if who == n) for n in range(count))
         for choice in product(range(count), repeat=len(weight))
@@ -234,7 +236,7 @@ def test_who_comes_with_nothing_gets_its_share_at_once(
     grown = {**members, **{f"new{n}": MemberSubscription(wanted) for n in range(newcomers)}}
     after, moves = two_rounds(CALM, topics, grown)
     load, owner = carried(topics, after, owned(after)), groups.owned_by(after)
-    weight = weigh(sorted(known(after)), known(after))
+    weight = weigh_partitions(sorted(known(after)), known(after))
     mean = sum(load.values()) / len(load)
     gained = {p: owner[p] for p in moves if not owner[p].startswith("new")}
     for name in [name for name in load if name.startswith("new") and load[name] * 2 < mean]:
@@ -258,8 +260,11 @@ def test_a_partition_moves_only_if_it_would_not_soon_come_back() -> None:
 def test_rates_next_to_nothing_are_weighed_as_others(tiny: float) -> None:
     """No figure that is credible overflows: the shares are what they are."""
     loads = {("t", 0): Load(tiny, 0.0, 0), ("t", 1): Load(0.0, tiny, 0)}
-    assert list(weigh([("t", 0), ("t", 1)], loads).values()) == pytest.approx([1e6, 1e6], abs=2)
-    assert max(weigh([("t", 0), ("t", 1)], {("t", 0): Load(1e15, 1e15, 10**15), ("t", 1): Load(tiny)}).values()) < 2e6
+    assert list(weigh_partitions([("t", 0), ("t", 1)], loads).values()) == pytest.approx([1e6, 1e6], abs=2)
+    assert (
+        max(weigh_partitions([("t", 0), ("t", 1)], {("t", 0): Load(1e15, 1e15, 10**15), ("t", 1): Load(tiny)}).values())
+        < 2e6
+    )
 
 
 def test_what_a_dead_member_had_goes_to_its_replacement() -> None:

@@ -8,10 +8,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import MemberSubscription, Partition, find
+from sparkcohort.assignors import MemberSubscription, Partition, find_assignor
 from tests.kit import groups
 
-RANGE = find("range")
+RANGE = find_assignor("range")
 
 
 @given(groups.topics(), groups.members())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from sparkcohort.assignors import MemberSubscription
 from sparkcohort.assignors.api import Assignment
-from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.solver.packed import pack
+from sparkcohort.assignors.solver.ownership import resolve_ownership
+from sparkcohort.assignors.solver.packed import pack_assignment
 from sparkcohort.assignors.solver.revocation import Adjusted, adjust_for_generation
 
 
 def adjust(target: Assignment, **owned: tuple[int, ...]) -> Adjusted:
     """What comes into force of a target, in a topic of four partitions."""
     members = {name: MemberSubscription(("t",), tuple(("t", n) for n in held), 1) for name, held in owned.items()}
-    ownership = resolve({"t": 4}, members)
-    packed = pack(ownership.space, target)
+    ownership = resolve_ownership({"t": 4}, members)
+    packed = pack_assignment(ownership.space, target)
     assert packed is not None
     return adjust_for_generation(packed, ownership)
 

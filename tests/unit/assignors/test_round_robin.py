@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from sparkcohort.assignors import MemberSubscription, Partition, find
+from sparkcohort.assignors import MemberSubscription, Partition, find_assignor
 from tests.kit import groups
 
-ROUNDROBIN = find("roundrobin")
+ROUNDROBIN = find_assignor("roundrobin")
 
 
 @given(groups.topics(20), groups.members(equal=True))

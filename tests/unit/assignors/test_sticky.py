@@ -11,17 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import Assignor, MemberSubscription, find
+from sparkcohort.assignors import Assignor, MemberSubscription, find_assignor
 from sparkcohort.assignors.solver import initial, levels, unequal
-from sparkcohort.assignors.solver.cycles import Table, improve
-from sparkcohort.assignors.solver.ownership import resolve
-from sparkcohort.assignors.solver.packed import pack
+from sparkcohort.assignors.solver.cycles import Table, improve_table
+from sparkcohort.assignors.solver.ownership import resolve_ownership
+from sparkcohort.assignors.solver.packed import pack_assignment
 from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.solver.space import Space, give_to_least
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.sticky import balance_partitions
 from tests.kit import groups, optimum
 
-BOTH = pytest.mark.parametrize("assignor", [find("sticky"), find("cooperative-sticky")], ids=lambda a: a.name)
+BOTH = pytest.mark.parametrize(
+    "assignor", [find_assignor("sticky"), find_assignor("cooperative-sticky")], ids=lambda a: a.name
+)
 RACKS = st.lists(st.sampled_from(("a", "b", "c", "")), max_size=2, unique=True)
 
 
@@ -41,7 +43,7 @@ def _group(random: Random, *, equal: bool, most: int) -> tuple[dict[str, int], g
 def test_a_fresh_group_of_unequal_subscribers_is_shared_as_kafka_does() -> None:
     """One by one from who has two more, in Kafka's order, where other ways lead to other members with equal loads."""
     members = {m: MemberSubscription(wanted) for m, wanted in (("a", ("t1",)), ("b", ("t0", "t1")), ("c", ("t0",)))}
-    assert find("sticky").assign({"t0": 1, "t1": 4}, members) == {
+    assert find_assignor("sticky").assign({"t0": 1, "t1": 4}, members) == {
         "a": (("t1", 1), ("t1", 3)),
         "b": (("t1", 0), ("t1", 2)),
         "c": (("t0", 0),),
@@ -89,9 +91,9 @@ def test_racks_break_no_law(
 def test_racks_that_make_no_difference_change_nothing() -> None:
     """Replicas in every rack, or none where a member is."""
     members = {m: MemberSubscription(("t",), rack=rack) for m, rack in (("x", "a"), ("y", "b"))}
-    blind = balance({"t": 5}, members)
-    assert balance({"t": 5}, members, None, {"t": [["a", "b"]] * 5}) == blind
-    assert balance({"t": 5}, members, None, {"t": [["c"]] * 5}) == blind
+    blind = balance_partitions({"t": 5}, members)
+    assert balance_partitions({"t": 5}, members, None, {"t": [["a", "b"]] * 5}) == blind
+    assert balance_partitions({"t": 5}, members, None, {"t": [["c"]] * 5}) == blind
 
 
 def test_what_lies_far_is_given_up_first_and_near_is_kept() -> None:
@@ -99,8 +101,8 @@ def test_what_lies_far_is_given_up_first_and_near_is_kept() -> None:
     racks = {"t": [["a"], ["a"], ["b"], ["b"]]}
     members = {"x": MemberSubscription(("t",), (("t", 0), ("t", 2)), 1, rack="a")}
     members["y"] = MemberSubscription(("t",), (("t", 1), ("t", 3)), 1, rack="b")
-    assert balance({"t": 4}, members, None, racks) == {"x": (("t", 0), ("t", 1)), "y": (("t", 2), ("t", 3))}
-    assert find("cooperative-sticky").assign({"t": 4}, members, racks) == {"x": (("t", 0),), "y": (("t", 3),)}
+    assert balance_partitions({"t": 4}, members, None, racks) == {"x": (("t", 0), ("t", 1)), "y": (("t", 2), ("t", 3))}
+    assert find_assignor("cooperative-sticky").assign({"t": 4}, members, racks) == {"x": (("t", 0),), "y": (("t", 3),)}
 
 
 @BOTH
@@ -133,13 +135,15 @@ def test_a_claim_without_a_subscription_takes_nothing(wants: tuple[str, ...], ge
         "new": MemberSubscription(("t",), (), 5),
         "owner": MemberSubscription(("t",), mine, 5),
     }
-    assert resolve(topics, members).owner == dict.fromkeys(mine, "owner")
-    assert set(resolve(topics, members).claimants[mine[0]]) == {"gone", "owner"}
-    assert {name for name, held in balance(topics, members).items() for topic, _ in held if topic == "t"} == {
+    assert resolve_ownership(topics, members).owner == dict.fromkeys(mine, "owner")
+    assert set(resolve_ownership(topics, members).claimants[mine[0]]) == {"gone", "owner"}
+    assert {
+        name for name, held in balance_partitions(topics, members).items() for topic, _ in held if topic == "t"
+    } == {
         "new",
         "owner",
     }
-    assert len({each for each in balance(topics, members)["owner"] if each[0] == "t"}) == 3
+    assert len({each for each in balance_partitions(topics, members)["owner"] if each[0] == "t"}) == 3
 
 
 @BOTH
@@ -149,7 +153,7 @@ def test_the_newer_claim_stands_wherever_its_generation_was_written(assignor: As
         "a": MemberSubscription(("t",), (("t", 0), ("t", 1)), 5),
         "b": MemberSubscription(("t",), (("t", 0), ("t", 2)), 4),
     }
-    assert resolve({"t": 3}, members).owner == {("t", 0): "a", ("t", 1): "a", ("t", 2): "b"}
+    assert resolve_ownership({"t": 3}, members).owner == {("t", 0): "a", ("t", 1): "a", ("t", 2): "b"}
     assert assignor.assign({"t": 3}, members) == {"a": (("t", 0), ("t", 1)), "b": (("t", 2),)}
 
 
@@ -158,15 +162,15 @@ def test_a_large_group_moves_no_more_than_it_must(odd: bool) -> None:
     """30,000 partitions, 300 members: fresh, one leaves, one joins; balanced, complete, the fewest moves."""
     topics = {f"t{n:02}": 750 for n in range(40)}
     members = {f"m{n:03}": MemberSubscription(tuple(topics)[: 1 if odd and n == 0 else None]) for n in range(300)}
-    first = find("cooperative-sticky").assign(topics, members)
+    first = find_assignor("cooperative-sticky").assign(topics, members)
     assert {len(mine) for mine in first.values()} == {100}
     owners = {m: MemberSubscription(members[m].topics, first[m], 1) for m in members}
     fewer = {m: owners[m] for m in members if m != "m007"}
-    left = find("cooperative-sticky").assign(topics, fewer)
+    left = find_assignor("cooperative-sticky").assign(topics, fewer)
     assert all(set(first[m]) <= set(left[m]) for m in fewer)
     assert groups.loads(left)[::298] == [100, 101]
     more = {**owners, "new": MemberSubscription(tuple(topics))}
-    target = balance(topics, more)
+    target = balance_partitions(topics, more)
     assert groups.loads(target)[::300] == [99, 100]
     assert sum(len(set(first[m]) - set(target[m])) for m in owners) == 99
 
@@ -192,7 +196,7 @@ def test_an_assignment_by_places_is_one_by_values() -> None:
     members = {"b": MemberSubscription(("t",)), "a": MemberSubscription(("t", "u"))}
     space = Space({"u": 2, "t": 1}, members)
     values = {"a": (("u", 0),), "b": (("t", 0), ("u", 1))}
-    made = pack(space, values)
+    made = pack_assignment(space, values)
     assert made is not None
     assert made == values
     assert (list(made), len(made), repr(made)) == (["a", "b"], 2, repr(values))
@@ -204,10 +208,10 @@ def test_an_assignment_by_places_is_one_by_values() -> None:
         {"a": (("t", -1),)},
         {"a": (("t", 1 << 70),)},
     ):
-        assert pack(space, wrong) is None
-    assert pack(space, {"a": (("t", 0),), "b": (("t", 0),)}) is None
+        assert pack_assignment(space, wrong) is None
+    assert pack_assignment(space, {"a": (("t", 0),), "b": (("t", 0),)}) is None
     with pytest.raises(ValueError, match="these topics to these members"):
-        adjust_assignment({"c": (("t", 0),)}, resolve({"t": 1}, members))
+        adjust_assignment({"c": (("t", 0),)}, resolve_ownership({"t": 1}, members))
 
 
 def test_levelling_alone_balances_as_well_as_cancelling_cycles() -> None:
@@ -220,13 +224,13 @@ def test_levelling_alone_balances_as_well_as_cancelling_cycles() -> None:
         members = random.integers(1, 4, rows)
 
         levelled = Table(has.copy(), np.zeros_like(has), wants, np.zeros_like(wants), members)
-        improved = replace(levelled, has=has.copy())
-        levels.level(levelled)
-        assert improve(improved)
+        improved = replace(levelled, counts=has.copy())
+        levels.level_loads(levelled)
+        assert improve_table(improved)
         assert _squares(levelled) == _squares(improved)
-        assert (levelled.has.sum(axis=0) == has.sum(axis=0)).all()
-        assert (levelled.has >= 0).all()
-        assert not (levelled.has[~wants]).any()
+        assert (levelled.counts.sum(axis=0) == has.sum(axis=0)).all()
+        assert (levelled.counts >= 0).all()
+        assert not (levelled.counts[~wants]).any()
 
 
 def test_who_has_least_takes_from_who_has_two_more() -> None:
@@ -239,14 +243,14 @@ def test_who_has_least_takes_from_who_has_two_more() -> None:
         owns = random.integers(0, 9, (rows, groups))
         ages = random.integers(0, 3, owns.sum())
         table = Table(has.copy(), owns, wants, np.zeros_like(wants), np.ones(rows, np.int64), ages)
-        levels.relieve(table)
-        assert not len(levels.can_take(table.has, wants, table.has.sum(axis=1)))
-        for giver, group in np.argwhere(table.has > 0).tolist():
-            loads = table.has.sum(axis=1)
+        levels.relieve_rows(table)
+        assert not len(levels.can_take(table.counts, wants, table.counts.sum(axis=1)))
+        for giver, group in np.argwhere(table.counts > 0).tolist():
+            loads = table.counts.sum(axis=1)
             assert loads[giver] <= loads[wants[:, group]].min(initial=loads[giver]) + 1
-        assert (table.has.sum(axis=0) == has.sum(axis=0)).all()
-        assert (table.has >= 0).all()
-        assert not (table.has[~wants]).any()
+        assert (table.counts.sum(axis=0) == has.sum(axis=0)).all()
+        assert (table.counts >= 0).all()
+        assert not (table.counts[~wants]).any()
 
 
 def _guessed(topics: dict[str, int], members: groups.Members) -> list[str]:
@@ -277,7 +281,7 @@ def test_a_guess_at_a_fresh_group_is_that_of_a_plain_loop(monkeypatch: pytest.Mo
     for seed in range(300):
         topics, members = _group(Random(seed), equal=False, most=9)
         fresh = {name: MemberSubscription(said.topics) for name, said in members.items()}
-        known = resolve(topics, fresh)
+        known = resolve_ownership(topics, fresh)
         found = [
             known.space.ids[member] if member >= 0 else ""
             for member in initial.initial_assignment(known, initial.SubscriptionKinds(known.space)).tolist()
@@ -286,7 +290,7 @@ def test_a_guess_at_a_fresh_group_is_that_of_a_plain_loop(monkeypatch: pytest.Mo
 
 
 def _squares(table: Table) -> int:
-    fewest, one_more = np.divmod(table.has.sum(axis=1), table.members)
+    fewest, one_more = np.divmod(table.counts.sum(axis=1), table.members)
     return int((one_more * (fewest + 1) ** 2 + (table.members - one_more) * fewest**2).sum())
 
 
@@ -295,7 +299,7 @@ def test_what_takes_too_long_is_balanced_all_the_same(monkeypatch: pytest.Monkey
     monkeypatch.setattr(unequal, "MOST_WORK", 0)
     for seed in range(200):
         topics, members = _group(Random(seed), equal=False, most=9)
-        target = balance(topics, members)
+        target = balance_partitions(topics, members)
         assert optimum.cost(target, members, {}, {}) == optimum.least(topics, members, {}, {}), seed
         wanted = {
             (topic, number) for said in members.values() for topic in said.topics for number in range(topics[topic])
@@ -313,7 +317,7 @@ def test_work_can_be_bounded() -> None:
         return Table(has, np.zeros_like(has), wants, far, np.array([1, 1, 1]), np.zeros(0, np.int64))
 
     bounded, free = table(), table()
-    assert not improve(bounded, 1)
-    assert max(bounded.has.sum(axis=1).tolist()) < 9
-    assert improve(free)
-    assert free.has.sum(axis=1).tolist() == [3, 3, 3]
+    assert not improve_table(bounded, 1)
+    assert max(bounded.counts.sum(axis=1).tolist()) < 9
+    assert improve_table(free)
+    assert free.counts.sum(axis=1).tolist() == [3, 3, 3]

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS, Load, find
+from sparkcohort.assignors import ASSIGNORS, Load, find_assignor
 from sparkcohort.cli import main
 from sparkcohort.cli.simulate import live_case, views
 from sparkcohort.cli.simulate.case import as_value, parse
@@ -302,9 +302,9 @@ def test_a_terminal_of_any_width(width: int) -> None:
     case = change_members(base, ["+1"])
     shown = views.CaseView(base, case, "a title", 20, views.names(base, case))
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system="standard", highlight=False)
-    seen = simulate(base, case, find("cooperative-sticky"))
+    seen = simulate(base, case, find_assignor("cooperative-sticky"))
     views.report(shown, seen, ["a note " * 20], console)
-    views.compared(shown, [seen, simulate(base, case, find("range"))], [], console)
+    views.compared(shown, [seen, simulate(base, case, find_assignor("range"))], [], console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "\x1b[32m" in text

@@ -13,9 +13,9 @@ from hypothesis import given
 from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
 from sparkcohort.assignors.api import NO_RACKS, Racks
-from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
-from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.sticky import balance_partitions
 from sparkcohort.runtime.leader import assignment
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -122,7 +122,7 @@ class Careless:
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Packed:
         """By places, as the assignors that come with this package answer."""
-        target = balance(topics, members)
+        target = balance_partitions(topics, members)
         return Packed(target.space, np.where(target.member == 0, self.to, target.member), target.ownership)
 
 
@@ -181,7 +181,7 @@ def test_keeping_moves_nothing(members: groups.Members) -> None:
         assignment.keep([*map(joined, members, members.values()), assignment.JoinedMember("zz", None, b"\0")])
     )
     assert result.pop("zz") == ()
-    owner = resolve(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
+    owner = resolve_ownership(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
     assert {p: m for m, mine in result.items() for p in mine} == owner
 
 

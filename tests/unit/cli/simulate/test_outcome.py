@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, Partition, find
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, Partition, find_assignor
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.cli.simulate import outcome
 from sparkcohort.cli.simulate.case import Case, LoadBalance, parse
@@ -40,7 +40,7 @@ def kafkas_example() -> Case:
 def test_a_third_member_comes() -> None:
     """C2: two partitions move in a second round and pause in it; four flow on.  Eagerly all six would stop."""
     base = kafkas_example()
-    seen = simulate(base, change_members(base, ["+1"]), find("cooperative-sticky"))
+    seen = simulate(base, change_members(base, ["+1"]), find_assignor("cooperative-sticky"))
     assert seen.assignment == {"C0": (("t0", 0), ("t1", 1)), "C1": (("t0", 1), ("t1", 0)), "new-1": ()}
     assert seen.transferring == (("t0", 2), ("t1", 2))
     assert seen.settled == {**seen.assignment, "new-1": (("t0", 2), ("t1", 2))}
@@ -53,7 +53,7 @@ def test_a_third_member_comes() -> None:
 def test_a_member_goes() -> None:
     """C1's three are free: C0 takes them in the one round, and nothing that C0 has stands still."""
     base = kafkas_example()
-    seen = simulate(base, change_members(base, ["-C1"]), find("cooperative-sticky"))
+    seen = simulate(base, change_members(base, ["-C1"]), find_assignor("cooperative-sticky"))
     assert list(seen.settled) == ["C0"]
     assert seen.before == {"C0": base.members["C0"].owned, "C1": base.members["C1"].owned}
     assert (seen.owned, seen.moved, seen.placed, seen.fewest_moves, seen.rounds) == (3, 0, 3, 0, 1)
@@ -64,7 +64,7 @@ def test_a_member_goes() -> None:
 def test_an_eager_assignor_is_final_at_once() -> None:
     """range: C0 gets the first two of each topic.  Two change hands where none had to; under the cooperative rule they pause."""
     base = kafkas_example()
-    seen = simulate(base, base, find("range"))
+    seen = simulate(base, base, find_assignor("range"))
     assert seen.settled == seen.assignment
     assert seen.assignment == {"C0": (("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)), "C1": (("t0", 2), ("t1", 2))}
     assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (3, 0, 2, 1)
@@ -75,7 +75,7 @@ def test_an_eager_assignor_is_final_at_once() -> None:
 def test_a_topic_grows() -> None:
     """Its new partitions wait for the one round, everything else flows on."""
     base = kafkas_example()
-    seen = simulate(base, change_partitions(base, ["t1=5"]), find("cooperative-sticky"))
+    seen = simulate(base, change_partitions(base, ["t1=5"]), find_assignor("cooperative-sticky"))
     assert (seen.moved, seen.placed, seen.spread, seen.rounds) == (0, 2, 0, 1)
     assert seen.paused_cooperative == {1: (("t1", 3), ("t1", 4))}
 
@@ -84,7 +84,7 @@ def test_a_claim_that_two_have_pauses_from_the_first_round_on() -> None:
     """Nobody owns t-0 validly, and nobody gets it before both gave it up: it pauses for two rounds."""
     said = MemberSubscription(("t",), (("t", 0),), 3)
     case = Case({"t": 1}, {"a": said, "b": said})
-    seen = simulate(case, case, find("cooperative-sticky"))
+    seen = simulate(case, case, find_assignor("cooperative-sticky"))
     assert (seen.owned, seen.moved, seen.placed, seen.rounds) == (0, 0, 1, 2)
     assert seen.paused_cooperative == {2: (("t", 0),)}
 
@@ -97,8 +97,8 @@ def test_racks_are_counted_where_both_sides_are_known() -> None:
         "m3": MemberSubscription(("t",), (("t", 2),), 1),
     }
     case = Case({"t": 3}, members, {"t": (("a",), (), ("c",))})
-    assert simulate(case, case, find("range")).rack_mismatches_before == 1
-    assert simulate(replace(case, racks={}), replace(case, racks={}), find("range")).rack_mismatches is None
+    assert simulate(case, case, find_assignor("range")).rack_mismatches_before == 1
+    assert simulate(replace(case, racks={}), replace(case, racks={}), find_assignor("range")).rack_mismatches is None
 
 
 def test_the_busiest_member_is_told_where_loads_are() -> None:
@@ -109,9 +109,9 @@ def test_the_busiest_member_is_told_where_loads_are() -> None:
         "driver": MemberSubscription(()),
     }
     case = Case({"t": 3}, members)
-    seen = simulate(case, change_members(case, ["-b"]), find("range"))
+    seen = simulate(case, change_members(case, ["-b"]), find_assignor("range"))
     assert (seen.busiest_before, seen.busiest) == (1.75, 1.0)
-    assert simulate(kafkas_example(), kafkas_example(), find("range")).busiest is None
+    assert simulate(kafkas_example(), kafkas_example(), find_assignor("range")).busiest is None
 
 
 def test_nobody_and_nothing() -> None:
@@ -228,7 +228,7 @@ def hot(**balance: Any) -> Case:
 def test_loads_move_nothing_at_once() -> None:
     """A round for another reason moves nothing for load; what then lasts is relieved, in a round that says what it was."""
     case = hot()
-    seen = simulate(case, case, find("load-balanced"))
+    seen = simulate(case, case, find_assignor("load-balanced"))
     assert seen.assignment == seen.before
     assert [(relief.member, relief.partitions) for relief in seen.relieved] == [("a", 2)]
     assert (seen.moved, seen.rounds) == (2, 3)
@@ -239,9 +239,9 @@ def test_loads_move_nothing_at_once() -> None:
 
 def test_the_options_of_load_balancing_count() -> None:
     """One move a round makes two rounds of two; where nobody carries so much nothing moves."""
-    one = simulate(hot(max_moves=1), hot(max_moves=1), find("load-balanced"))
+    one = simulate(hot(max_moves=1), hot(max_moves=1), find_assignor("load-balanced"))
     assert ([relief.partitions for relief in one.relieved], one.moved) == ([1, 1], 2)
-    much = simulate(hot(threshold=2.5), hot(threshold=2.5), find("load-balanced"))
+    much = simulate(hot(threshold=2.5), hot(threshold=2.5), find_assignor("load-balanced"))
     assert (much.relieved, much.moved, much.rounds) == ((), 0, 1)
 
 
@@ -250,7 +250,7 @@ def test_load_balancing_goes_the_coordinators_way(group: tuple[dict[str, int], g
     """Round by round what the leader's own memory and watch make of the same group, with the same options."""
     topics, members = group
     case = Case(topics, members)
-    seen = simulate(case, case, find("load-balanced"))
+    seen = simulate(case, case, find_assignor("load-balanced"))
     assert seen.settled == watched(case)
 
 
@@ -342,7 +342,7 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
 @given(case=cases(most=3, people=3).filter(lambda case: len(plain.partitions(case)) <= 6))
 def test_the_fewest_moves_are_the_fewest(case: Case) -> None:
     """No complete and balanced assignment of all that there are moves fewer."""
-    assert simulate(case, case, find("range")).fewest_moves == plain.fewest_moves(case)
+    assert simulate(case, case, find_assignor("range")).fewest_moves == plain.fewest_moves(case)
 
 
 def test_a_group_of_the_size_that_people_have_is_no_matter() -> None:
@@ -350,5 +350,5 @@ def test_a_group_of_the_size_that_people_have_is_no_matter() -> None:
     owned: dict[str, Any] = {f"m{n:03}": [["t", p] for p in range(n, 10_000, 100)] for n in range(100)}
     members = {m: {"topics": ["t"], "owned": mine, "generation": 1} for m, mine in owned.items()}
     base = parse(json.dumps({"topics": {"t": 10_000}, "members": members}))
-    seen = simulate(base, change_members(base, ["+25"]), find("cooperative-sticky"))
+    seen = simulate(base, change_members(base, ["+25"]), find_assignor("cooperative-sticky"))
     assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (2_000, 2_000, 0, 2)
