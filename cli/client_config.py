@@ -23,16 +23,16 @@ def client_config(servers: str | None, config: str | None, more: Mapping[str, st
     ``more`` are a query's own, in Java's words.  Raises BadSetting, which names a setting that is refused and never its value.
     """
     try:
-        given = properties_file.read(config) if config else {}
+        properties = properties_file.read(config) if config else {}
     except OptionError as error:
         raise BadSetting(str(error)) from None
-    given |= more or {}
+    properties |= more or {}
     if servers:
-        given["bootstrap.servers"] = servers
-    if not given.get("bootstrap.servers"):
+        properties["bootstrap.servers"] = servers
+    if not properties.get("bootstrap.servers"):
         raise BadSetting("give --bootstrap-server HOST:PORT (or bootstrap.servers in --command-config)")
     try:
-        conf, warnings = translate({name: value for name, value in given.items() if name != "group.id"})
+        conf, warnings = translate({name: value for name, value in properties.items() if name != "group.id"})
     except OptionError as error:
         raise BadSetting(f"--command-config {config}: {error}" if config else str(error)) from None
     for warning in warnings:

@@ -21,9 +21,9 @@ Examples:
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
     """Print the script that has SHELL complete commands and options."""
-    found = get_completion_class(shell)
-    if found is None:
+    shell_class = get_completion_class(shell)
+    if shell_class is None:
         raise CohortError(f"this version of click has no completion for {shell}; upgrade click")
-    made = found(context.find_root().command, {}, "cohort", "_COHORT_COMPLETE")
+    completion = shell_class(context.find_root().command, {}, "cohort", "_COHORT_COMPLETE")
     # Not ``source()``: for bash it starts one to learn its version, and writes to standard error where there is none.
-    click.echo(made.source_template % made.source_vars())
+    click.echo(completion.source_template % completion.source_vars())

@@ -11,7 +11,7 @@ import click
 from sparkcohort.cli import kafka_status, printing, views
 from sparkcohort.cli.client_config import client_config
 from sparkcohort.cli.kafka_group import KafkaGroup
-from sparkcohort.cli.live_runs import of_each, status_of
+from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
@@ -43,7 +43,7 @@ Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class RowFilter:
     """Which rows of a group are shown, and in which order; empty and None: all."""
 
     topics: tuple[str, ...]
@@ -51,11 +51,11 @@ class Chosen:
     min_lag: int | None
     sort: str
 
-    def of(self, status: Mapping[str, Any]) -> dict[str, Any]:
+    def filter_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
         """The status with these rows only."""
         partitions = sorted(filter(self._partition, status["partitions"]), key=SORTS["partition"])
         members = filter(self._member, status["members"])
-        pending = () if self.topics else filter(self._named, status["pending_members"])
+        pending = () if self.topics else filter(self._matches_member, status["pending_members"])
         return {
             **status,
             "partitions": sorted(partitions, key=SORTS[self.sort]),
@@ -65,12 +65,12 @@ class Chosen:
 
     def _partition(self, row: Row) -> bool:
         enough = self.min_lag is None or row["lag"] is None or row["lag"] >= self.min_lag
-        return enough and (not self.topics or row["topic"] in self.topics) and self._named(row)
+        return enough and (not self.topics or row["topic"] in self.topics) and self._matches_member(row)
 
     def _member(self, row: Row) -> bool:
-        return self._named(row) and (not self.topics or any(topic in self.topics for topic, _ in row["owned"]))
+        return self._matches_member(row) and (not self.topics or any(topic in self.topics for topic, _ in row["owned"]))
 
-    def _named(self, row: Row) -> bool:
+    def _matches_member(self, row: Row) -> bool:
         return self.member is None or self.member in (row["member_id"], _client_id(row))
 
 
@@ -123,52 +123,59 @@ def describe_command(
         raise click.UsageError(
             "--bootstrap-server needs --group; `cohort groups --bootstrap-server` lists them.", context
         )
-    what = "members" if members else "state" if state else "offsets"
-    chosen = Chosen(topics, member, min_lag, sort or "partition")
+    table = "members" if members else "state" if state else "offsets"
+    row_filter = RowFilter(topics, member, min_lag, sort or "partition")
     if servers or config:
         group = KafkaGroup(CaseRequest(group_id or "", client_config(servers, config)))
-        printing.print_view(_of_kafka(group, what, verbose, chosen), output)
+        printing.print_view(_kafka_view(group, table, verbose, row_filter), output)
         return
-    shown, failures = of_each(group_id, lambda run: _of_run(run, status_of(run), what, verbose, chosen))
-    if shown:
-        printing.print_view(views.joined(shown), output)
+    answers, failures = ask_runs(group_id, lambda run: _run_view(run, status_of(run), table, verbose, row_filter))
+    if answers:
+        printing.print_view(views.join_views(answers), output)
     if failures:
         raise CohortError("; ".join(failures))
 
 
-def _of_run(run: Connection, status: dict[str, Any], what: str, verbose: bool, chosen: Chosen) -> views.View:
-    if what == "state":
+def _run_view(run: Connection, status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:
+    if table == "state":
         view = views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
     else:
-        view = _table(status, what, verbose, chosen)
+        view = _table(status, table, verbose, row_filter)
     return replace(view, notes=views.notes(status), totals=(*views.batch(status), *view.totals))
 
 
-def _of_kafka(group: KafkaGroup, what: str, verbose: bool, chosen: Chosen) -> views.View:
+def _kafka_view(group: KafkaGroup, table: str, verbose: bool, row_filter: RowFilter) -> views.View:
     status = kafka_status.kafka_status(group)
-    if what == "state":
+    if table == "state":
         keys = ("group", "coordinator", "protocol", "state")
         row = (*(status[key] or None for key in keys), len(status["members"]))
         return views.View(views.STATE, (row,))
-    ours = any((row["instance_id"] or "").startswith(kafka_status.DRIVERS) for row in status["members"])
-    return replace(_table(status, what, verbose, chosen), notes=(EXECUTORS,) if ours else ())
+    has_driver = any((row["instance_id"] or "").startswith(kafka_status.DRIVERS) for row in status["members"])
+    return replace(_table(status, table, verbose, row_filter), notes=(EXECUTORS,) if has_driver else ())
 
 
-def _table(status: dict[str, Any], what: str, verbose: bool, chosen: Chosen) -> views.View:
-    kept = chosen.of(status)
-    view = views.members(kept, verbose=verbose) if what == "members" else views.offsets(kept, verbose=verbose)
-    return replace(view, totals=(_total(status, kept, what),))
+def _table(status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:
+    selected = row_filter.filter_status(status)
+    view = views.members(selected, verbose=verbose) if table == "members" else views.offsets(selected, verbose=verbose)
+    return replace(view, totals=(_total(status, selected, table),))
 
 
-def _total(status: Mapping[str, Any], kept: Mapping[str, Any], what: str) -> str:
+def _total(status: Mapping[str, Any], selected: Mapping[str, Any], table: str) -> str:
     """The sums of what is shown, in words."""
-    shown, all_of_them = len(kept[what := "members" if what == "members" else "partitions"]), len(status[what])
-    rows = f"{shown} of {counted(all_of_them, what[:-1])}" if shown != all_of_them else counted(shown, what[:-1])
+    selected_count, all_of_them = (
+        len(selected[table := "members" if table == "members" else "partitions"]),
+        len(status[table]),
+    )
+    rows = (
+        f"{selected_count} of {counted(all_of_them, table[:-1])}"
+        if selected_count != all_of_them
+        else counted(selected_count, table[:-1])
+    )
     head = f"{status['group']}, {status['state']}: {rows}"
-    if what == "members":
-        return f"{head}, {counted(sum(len(row['owned']) for row in kept['members']), 'partition')}"
-    lags = [row["lag"] for row in kept["partitions"]]
-    ages = [row["lag_seconds"] for row in kept["partitions"] if row["lag_seconds"] is not None]
+    if table == "members":
+        return f"{head}, {counted(sum(len(row['owned']) for row in selected['members']), 'partition')}"
+    lags = [row["lag"] for row in selected["partitions"]]
+    ages = [row["lag_seconds"] for row in selected["partitions"] if row["lag_seconds"] is not None]
     unknown = lags.count(None)
     parts = [head, f"{counted(sum(filter(None, lags)), 'record')} behind"]
     parts += [f"the oldest since {views.duration(1000 * max(ages))}"] if ages and max(ages) > 0 else []

@@ -9,7 +9,7 @@ import click
 from sparkcohort.cli import kafka_status, printing, views
 from sparkcohort.cli.client_config import client_config
 from sparkcohort.cli.kafka_group import GroupListing, KafkaGroup
-from sparkcohort.cli.live_runs import everyone, status_of
+from sparkcohort.cli.live_runs import find_runs, status_of
 from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
@@ -40,22 +40,22 @@ def groups_command(servers: str | None, config: str | None, output: str) -> None
         group = KafkaGroup(CaseRequest("", client_config(servers, config)))
         printing.print_view(_of_kafka(group), output)
         return
-    others = list(connection_file.elsewhere())
-    rows = [_listed(run, "elsewhere") for run in others]
-    for run in connection_file.live() if others else everyone():
+    elsewhere = list(connection_file.elsewhere())
+    rows = [_listed_row(run, "elsewhere") for run in elsewhere]
+    for run in connection_file.live() if elsewhere else find_runs():
         try:
-            rows.append(_listed(run, status_of(run)))
+            rows.append(_listed_row(run, status_of(run)))
         except CohortError:
-            rows.append(_listed(run, UNREACHABLE))
+            rows.append(_listed_row(run, UNREACHABLE))
     printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
 
 
-def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
+def _listed_row(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
     return (run.group_id, run.instance_id, run.pid, run.place.host, status)
 
 
 def _of_kafka(group: KafkaGroup) -> views.View:
-    found = group.every_group()
+    listing = group.every_group()
     rows: list[views.Row] = [
         (
             each.group_id,
@@ -65,16 +65,18 @@ def _of_kafka(group: KafkaGroup) -> views.View:
             f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.id})",
             next((member.host for member in each.members if kafka_status.is_driver(member)), None),
         )
-        for each in found.described
+        for each in listing.described
     ]
-    rows += [(name, UNREACHABLE, None, None, None, None) for name in found.silent]
+    rows += [(name, UNREACHABLE, None, None, None, None) for name in listing.silent]
     in_order = tuple(sorted(rows, key=lambda row: str(row[0])))
-    return views.View(KAFKAS, in_order, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"), notes=_left_out(found))
+    return views.View(
+        KAFKAS, in_order, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"), notes=_omission_notes(listing)
+    )
 
 
-def _left_out(found: GroupListing) -> tuple[str, ...]:
+def _omission_notes(listing: GroupListing) -> tuple[str, ...]:
     """What the list has not, for people: without it they would take it for whole."""
-    notes = [f"a broker has not listed its groups, which are left out: {why}" for why in found.unlisted]
-    if found.denied:
-        notes.append(f"groups that are left out, since this user may not describe them: {found.denied:,}")
+    notes = [f"a broker has not listed its groups, which are left out: {reason}" for reason in listing.unlisted]
+    if listing.denied:
+        notes.append(f"groups that are left out, since this user may not describe them: {listing.denied:,}")
     return tuple(notes)

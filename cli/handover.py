@@ -69,24 +69,24 @@ def handover_command(
 
 
 def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: int) -> None:
-    asking = ask(client, timeout_ms, _pause)
-    if asking.state is not AskingState.GRANTED:
-        raise CohortError(in_words(asking, client.group_id))
+    outcome = ask(client, timeout_ms, _pause)
+    if outcome.state is not AskingState.GRANTED:
+        raise CohortError(in_words(outcome, client.group_id))
     try:
-        _write_down(client, to_checkpoint, asking.to or RunName(0, ""))
+        _write_down(client, to_checkpoint, outcome.to or RunName(0, ""))
     except CohortError as error:
         # What the driver before has answered stays in Kafka: another call finds it, and goes on from there.
         raise CohortError(f"the query of group {client.group_id} has stopped, but {error}; run this again") from None
-    printing.tell(in_words(asking, client.group_id))
+    printing.print_stderr(in_words(outcome, client.group_id))
 
 
 def _write_down(client: HandoverClient, to_checkpoint: Path | None, stopped: RunName) -> None:
     """Where the query has ended, for the next one; then Kafka is told that the group is for whoever comes, and people where it was."""
-    ended = {tp: at for tp, (at, text) in _known(client.committed).items() if decode(text).run}
-    batch = None if to_checkpoint is None else write_checkpoint(to_checkpoint, ended)
-    _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, stopped)))
-    for tp, at in sorted(ended.items()):
-        click.echo(f"{tp.topic}-{tp.partition} {at}")
+    ends = {tp: offset for tp, (offset, text) in _answer_of_kafka(client.committed).items() if decode(text).run}
+    batch = None if to_checkpoint is None else write_checkpoint(to_checkpoint, ends)
+    _answer_of_kafka(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, stopped)))
+    for tp, offset in sorted(ends.items()):
+        click.echo(f"{tp.topic}-{tp.partition} {offset}")
     if to_checkpoint is not None:
         click.echo(f"{to_checkpoint}: batch {batch} ends there; the next query begins after it", err=True)
 
@@ -95,7 +95,7 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _known(ask_kafka: Callable[[], T]) -> T:
+def _answer_of_kafka(ask_kafka: Callable[[], T]) -> T:
     """What Kafka answers, asked again for a while."""
     deadline = time.monotonic() + READ_S
     while True:
@@ -149,29 +149,29 @@ def _open_to_us(folder: Path, place: Path) -> None:
         raise CohortError(f"--to-checkpoint {folder} cannot be written: {reason}: {place}")
 
 
-def write_checkpoint(folder: Path, ended: Offsets) -> int:
-    """Have a query with this checkpoint begin at ``ended``; returns the batch that ends there.  Raises CohortError.
+def write_checkpoint(folder: Path, ends: Offsets) -> int:
+    """Have a query with this checkpoint begin at ``ends``; returns the batch that ends there.  Raises CohortError.
 
     A new one appears whole or not at all.  In an old one a batch is added: its offsets, then its commit; where that was
     interrupted between the two, calling this again completes it.
     """
-    last, end = writable(folder), json.dumps(_as_json(ended), separators=(",", ":"))
+    last, end = writable(folder), json.dumps(_as_json(ends), separators=(",", ":"))
     try:
         if last is None:
             _write_new(folder, end)
             return 0
-        before = _text(folder / "offsets" / str(last))
-        (source,) = logs.read_offsets(before, f"offsets/{last}").sources
-        after = logs.rewritten(before, source, end)
+        old = _text(folder / "offsets" / str(last))
+        (source,) = logs.read_offsets(old, f"offsets/{last}").sources
+        new = logs.rewrite_source(old, source, end)
         if not (folder / "commits" / str(last)).exists():
-            if before != after:
+            if old != new:
                 raise CohortError(
                     f"--to-checkpoint {folder}: batch {last} is planned and not committed: run its query once more until it "
                     "is, with the topics' offsets untouched, or name a new folder"
                 )
-        elif before != after:
+        elif old != new:
             last += 1
-            _write(folder / "offsets" / str(last), after)
+            _write(folder / "offsets" / str(last), new)
         if not (folder / "commits" / str(last)).exists():
             _write(folder / "commits" / str(last), _text(folder / "commits" / str(last - 1)))
     except OSError as error:
@@ -217,6 +217,6 @@ def _text(path: Path) -> str:
 
 def _as_json(offsets: Offsets) -> dict[str, Any]:
     value: dict[str, dict[str, int]] = {}
-    for (topic, partition), at in sorted(offsets.items()):
-        value.setdefault(topic, {})[str(partition)] = at
+    for (topic, partition), offset in sorted(offsets.items()):
+        value.setdefault(topic, {})[str(partition)] = offset
     return value

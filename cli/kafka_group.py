@@ -42,30 +42,30 @@ class GroupListing:
 class KafkaGroup:
     """A group and its topics as the brokers know them; every call raises CohortError in words, within ``TIMEOUT_S`` a request."""
 
-    def __init__(self, asked: CaseRequest) -> None:
+    def __init__(self, request: CaseRequest) -> None:
         """Connects, and reads which topics there are."""
-        self._asked = asked
-        self._heard: list[KafkaError] = []
-        self._conf: dict[str, Any] = {**asked.conf, **QUIET}
-        settings: dict[str, Any] = {**self._conf, "error_cb": self._heard.append}
+        self._request = request
+        self._errors: list[KafkaError] = []
+        self._conf: dict[str, Any] = {**request.conf, **QUIET}
+        settings: dict[str, Any] = {**self._conf, "error_cb": self._errors.append}
         try:
             self._admin = clients.new_admin(settings)
         except KafkaException as error:
-            raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
-        cluster = self._do(lambda: live_case.cluster_of(self._admin, self._heard))
-        self.sizes = {t: len(about.partitions) for t, about in cluster.topics.items() if not about.error}
+            raise kafka_errors.unauthenticated(request.conf, clients.text_of(error)) from None
+        cluster = self._do(lambda: live_case.cluster_of(self._admin, self._errors))
+        self.sizes = {t: len(metadata.partitions) for t, metadata in cluster.topics.items() if not metadata.error}
 
     def _do(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except (KafkaException, TimeoutError) as error:
             self._admin.poll(0)
-            raise live_case.as_cohort_error(self._asked, self._admin, error, self._heard) from None
+            raise live_case.as_cohort_error(self._request, self._admin, error, self._errors) from None
 
     @property
     def name(self) -> str:
         """The group's id."""
-        return self._asked.group_id
+        return self._request.group_id
 
     def partitions(self) -> set[TopicPartition]:
         """Those that the topics of the cluster have."""
@@ -77,12 +77,12 @@ class KafkaGroup:
         def fetch() -> ConsumerGroupDescription | None:
             futures = group_requests.describe_groups(self._admin, [self.name])
             try:
-                found: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
+                group: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
             except KafkaException as error:
                 if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
                     return None
                 raise
-            return None if str(found.state.name) == "DEAD" else found
+            return None if str(group.state.name) == "DEAD" else group
 
         return self._do(fetch)
 
@@ -100,19 +100,19 @@ class KafkaGroup:
             listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
             if not listed.valid and listed.errors:
                 raise listed.errors[0]
-            unlisted = tuple(redact_text(clients.text_of(error), self._asked.conf) for error in listed.errors)
+            unlisted = tuple(redact_text(clients.text_of(error), self._request.conf) for error in listed.errors)
             names = sorted(each.group_id for each in listed.valid)
             if not names:
                 return GroupListing((), (), 0, unlisted)
             futures = group_requests.describe_groups(self._admin, names)
             concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
-            return _sorted_out(futures, unlisted)
+            return _sort_groups(futures, unlisted)
 
         return self._do(fetch_all)
 
     def unknown(self) -> CohortError:
         """The error of a group that Kafka doesn't know, with the nearest that it does."""
-        return live_case.unknown_group(self._asked, self._admin)
+        return live_case.unknown_group(self._request, self._admin)
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
         """Offset and metadata of each partition of which the group has one."""
@@ -122,49 +122,53 @@ class KafkaGroup:
         finally:
             group.close()
 
-    def begins(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def start_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first offset of each log."""
-        return self._listed(partitions, OffsetSpec.earliest())
+        return self._list_offsets(partitions, OffsetSpec.earliest())
 
-    def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The offset after the last record of each log."""
-        return self._listed(partitions, OffsetSpec.latest())
+        return self._list_offsets(partitions, OffsetSpec.latest())
 
-    def at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
+    def offsets_at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
         """The first record at or after a time; the end of a log that has none."""
-        found = self._listed(partitions, OffsetSpec.for_timestamp(time_ms))
-        ends = self.ends([tp for tp, at in found.items() if at < 0])
-        return {tp: ends.get(tp, at) for tp, at in found.items()}
+        offsets = self._list_offsets(partitions, OffsetSpec.for_timestamp(time_ms))
+        ends = self.end_offsets([tp for tp, offset in offsets.items() if offset < 0])
+        return {tp: ends.get(tp, offset) for tp, offset in offsets.items()}
 
-    def _listed(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> Offsets:
+    def _list_offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> Offsets:
         if not partitions:
             return {}
 
-        def listed() -> Offsets:
-            asked = self._admin.list_offsets({Position(*tp): spec for tp in partitions}, request_timeout=TIMEOUT_S)
-            return {TopicPartition(p.topic, p.partition): f.result(TIMEOUT_S + 1).offset for p, f in asked.items()}
+        def list_offsets() -> Offsets:
+            futures = self._admin.list_offsets({Position(*tp): spec for tp in partitions}, request_timeout=TIMEOUT_S)
+            return {TopicPartition(p.topic, p.partition): f.result(TIMEOUT_S + 1).offset for p, f in futures.items()}
 
-        return self._do(listed)
+        return self._do(list_offsets)
 
-    def reset(self, wanted: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """Commit ``wanted`` for a group without members.
+    def reset(self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit ``offsets`` for a group without members.
 
         What Cohort keeps beside its offsets is written as by a later run without a pin: generations stay reserved, a driver
         that wakes up again sees that it is over, and no first batch starts where it was pinned.
         """
-        known = latest(text for _, text in committed.values())
-        record = replace(known, run=known.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
+        kept_metadata = latest(text for _, text in committed.values())
+        record = replace(kept_metadata, run=kept_metadata.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
         ids = {}
-        if known != NOTHING:
-            ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in wanted}, TIMEOUT_S))
+        if kept_metadata != NOTHING:
+            ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in offsets}, TIMEOUT_S))
         positions = [
-            Position(*tp, at, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if known != NOTHING else "")
-            for tp, at in sorted(wanted.items())
+            Position(
+                *tp,
+                offset,
+                metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if kept_metadata != NOTHING else "",
+            )
+            for tp, offset in sorted(offsets.items())
         ]
 
         def commit() -> None:
-            asked = group_requests.commit_offsets(self._admin, self.name, positions)
-            for answer in asked.result(TIMEOUT_S + 1).topic_partitions or ():
+            future = group_requests.commit_offsets(self._admin, self.name, positions)
+            for answer in future.result(TIMEOUT_S + 1).topic_partitions or ():
                 if answer.error is not None:
                     raise KafkaException(answer.error)
 
@@ -175,7 +179,7 @@ class KafkaGroup:
         return bool(latest(text for _, text in committed.values()).plan)
 
 
-def _sorted_out(futures: Mapping[str, Future[ConsumerGroupDescription]], unlisted: tuple[str, ...]) -> GroupListing:
+def _sort_groups(futures: Mapping[str, Future[ConsumerGroupDescription]], unlisted: tuple[str, ...]) -> GroupListing:
     described, silent, denied = [], [], 0
     for name, future in futures.items():
         error = future.exception(0) if future.done() else TimeoutError()

@@ -24,18 +24,18 @@ _UNKNOWN: Final = {
 
 def kafka_status(group: KafkaGroup) -> dict[str, Any]:
     """Its partitions, members and state.  Raises CohortError: no broker, no permission, no such group."""
-    found, committed = group.description(), group.committed()
-    if found is None:
+    description, committed = group.description(), group.committed()
+    if description is None:
         raise group.unknown()
-    members = [_member(each) for each in found.members]
+    members = [_member(each) for each in description.members]
     owners = {tp: member for member in members for tp in member["owned"]}
     partitions = sorted({*committed, *owners} & group.partitions())
-    ends = group.ends(partitions)
+    ends = group.end_offsets(partitions)
     return {
         "group": group.name,
-        "state": state_of(found),
-        "protocol": found.partition_assignor,
-        "coordinator": f"{found.coordinator.host}:{found.coordinator.port} ({found.coordinator.id})",
+        "state": state_of(description),
+        "protocol": description.partition_assignor,
+        "coordinator": f"{description.coordinator.host}:{description.coordinator.port} ({description.coordinator.id})",
         "members": members,
         "pending_members": [],
         "partitions": [_partition(tp, committed.get(tp), ends[tp], owners.get(tp)) for tp in partitions],
@@ -54,8 +54,8 @@ def is_driver(member: Any) -> bool:
 
 
 def _member(member: Any) -> dict[str, Any]:
-    held = member.assignment.topic_partitions if member.assignment else ()
-    owned = sorted(TopicPartition(each.topic, each.partition) for each in held)
+    assigned_partitions = member.assignment.topic_partitions if member.assignment else ()
+    owned = sorted(TopicPartition(each.topic, each.partition) for each in assigned_partitions)
     return {
         **_UNKNOWN,
         "member_id": member.member_id,

@@ -11,8 +11,8 @@ import click
 from sparkcohort.cli import printing, views
 from sparkcohort.cli.client_config import client_config
 from sparkcohort.cli.kafka_group import KafkaGroup
-from sparkcohort.cli.lag_figures import Lag, LagLimit, Lags, above, joined, parse_limit, trend
-from sparkcohort.cli.live_runs import of_each, status_of
+from sparkcohort.cli.lag_figures import Lag, LagLimit, Lags, find_excesses, parse_limit, total_by, trend
+from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
@@ -39,7 +39,9 @@ Examples:
 
 @click.command("lag", epilog=_EPILOG)
 @printing.group
-@click.option("--by", type=click.Choice([*PARTS]), default="topic", show_default=True, help="A row for each of these.")
+@click.option(
+    "--by", "row_kind", type=click.Choice([*PARTS]), default="topic", show_default=True, help="A row for each of these."
+)
 @click.option(
     "--watch",
     type=click.FloatRange(min=0.5),
@@ -57,7 +59,7 @@ Examples:
 @printing.output
 def lag_command(
     group_id: str | None,
-    by: str,
+    row_kind: str,
     watch: float | None,
     limit: str | None,
     servers: str | None,
@@ -78,33 +80,33 @@ def lag_command(
         raise click.UsageError("--bootstrap-server needs --group.", context)
     if watch is not None and not watch <= MOST_WATCH_S:  # NaN is above nothing
         raise click.UsageError(f"--watch takes seconds, from 0.5 to {MOST_WATCH_S}.", context)
-    look = _of_kafka(group_id or "", servers, config) if servers or config else lambda: _of_runs(group_id)
-    before, at = look(), time.monotonic()
+    read_lags = _of_kafka(group_id or "", servers, config) if servers or config else lambda: _of_runs(group_id)
+    lags_before, taken_at = read_lags(), time.monotonic()
     while True:
         time.sleep(watch or LOOK_S)
-        now, then = look(), time.monotonic()
-        printing.print_view(_view(before, now, then - at, PARTS[by]), output)
-        status = _verdict(now, bound)
+        lags_now, taken_now = read_lags(), time.monotonic()
+        printing.print_view(_view(lags_before, lags_now, taken_now - taken_at, PARTS[row_kind]), output)
+        status = _verdict(lags_now, bound)
         if watch is None or status:
             return status
-        before, at = now, then
+        lags_before, taken_at = lags_now, taken_now
 
 
 def _verdict(lags: Lags, limit: LagLimit | None) -> int:
-    too_much = [] if limit is None else above(joined(lags, 1), limit)
-    for each in too_much:
-        printing.tell(f"cohort: {each} behind, more than --fail-above")
+    too_much = [] if limit is None else find_excesses(total_by(lags, 1), limit)
+    for excess in too_much:
+        printing.print_stderr(f"cohort: {excess} behind, more than --fail-above")
     return printing.FAIL_ABOVE if too_much else 0
 
 
 def _of_runs(group_id: str | None) -> Lags:
     """Of the live runs of this host.  Raises CohortError where one does not answer."""
-    found, failures = of_each(group_id, status_of)
+    statuses, failures = ask_runs(group_id, status_of)
     if failures:
         raise CohortError("; ".join(failures))
     return {
         (status["group"], row["topic"], row["partition"]): Lag(row["lag"], row["lag_seconds"])
-        for status in found
+        for status in statuses
         for row in status["partitions"]
     }
 
@@ -114,33 +116,33 @@ def _of_kafka(group_id: str, servers: str | None, config: str | None) -> Callabl
     conf = client_config(servers, config)
     group = KafkaGroup(CaseRequest(group_id, conf))
 
-    def look() -> Lags:
-        committed = {tp: at for tp, (at, _) in group.committed().items()}
+    def read_lags() -> Lags:
+        committed = {tp: offset for tp, (offset, _) in group.committed().items()}
         if not committed:
             raise CohortError(f"group {group_id} has committed nothing: there is no such group, or it has not read yet")
-        ends, ages = group.ends(committed), RecordAges()
-        lagging = {tp: at for tp, at in committed.items() if ends[tp] > at}
+        ends, ages = group.end_offsets(committed), RecordAges()
+        lagging = {tp: offset for tp, offset in committed.items() if ends[tp] > offset}
 
-        def tell(found: Found) -> None:
-            for tp, first in found:
-                ages.add(tp, first)
+        def add_ages(first_records: Found) -> None:
+            for tp, record in first_records:
+                ages.add(tp, record)
 
-        read_first_records(conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S, tell, bool)
+        read_first_records(conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S, add_ages, bool)
         now_ms = int(time.time() * 1000)
-        old = {tp: ages.age_ms(tp, at, ends[tp], now_ms) for tp, at in committed.items()}
+        old = {tp: ages.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items()}
         return {
-            (group_id, *tp): Lag(max(ends[tp] - at, 0), None if (age := old[tp]) is None else age / 1000)
-            for tp, at in committed.items()
+            (group_id, *tp): Lag(max(ends[tp] - offset, 0), None if (age := old[tp]) is None else age / 1000)
+            for tp, offset in committed.items()
         }
 
-    return look
+    return read_lags
 
 
-def _view(before: Lags, now: Lags, elapsed_s: float, parts: int) -> views.View:
-    earlier = joined(before, parts)
+def _view(lags_before: Lags, lags_now: Lags, elapsed_s: float, parts: int) -> views.View:
+    earlier = total_by(lags_before, parts)
     rows = tuple(
         (*place, lag.records, _age(lag.seconds), trend(earlier.get(place), lag, elapsed_s) or None)
-        for place, lag in joined(now, parts).items()
+        for place, lag in total_by(lags_now, parts).items()
     )
     objects = tuple(
         dict(
@@ -150,7 +152,7 @@ def _view(before: Lags, now: Lags, elapsed_s: float, parts: int) -> views.View:
                 strict=True,
             )
         )
-        for row, lag in zip(rows, joined(now, parts).values(), strict=True)
+        for row, lag in zip(rows, total_by(lags_now, parts).values(), strict=True)
     )
     return views.View((*COLUMNS[:parts], "LAG", "AGE", "TREND"), rows, objects)
 

@@ -61,31 +61,31 @@ def total(lags: Iterable[Lag]) -> Lag:
     )
 
 
-def joined(lags: Lags, parts: int) -> dict[tuple[object, ...], Lag]:
+def total_by(lags: Lags, parts: int) -> dict[tuple[object, ...], Lag]:
     """By the first so many parts of their places, in order: 1, by group, 2, by topic, 3, each partition."""
-    found: dict[tuple[object, ...], list[Lag]] = {}
+    groups: dict[tuple[object, ...], list[Lag]] = {}
     for place, lag in sorted(lags.items()):
-        found.setdefault(place[:parts], []).append(lag)
-    return {place: total(each) for place, each in found.items()}
+        groups.setdefault(place[:parts], []).append(lag)
+    return {place: total(lags_of_group) for place, lags_of_group in groups.items()}
 
 
-def trend(before: Lag | None, now: Lag, elapsed_s: float) -> str:
+def trend(lag_before: Lag | None, lag_now: Lag, elapsed_s: float) -> str:
     """What became of a lag, in words; empty where it can't be told."""
-    if before is None or before.records is None or now.records is None or elapsed_s <= 0:
+    if lag_before is None or lag_before.records is None or lag_now.records is None or elapsed_s <= 0:
         return ""
-    change = now.records - before.records
-    if abs(change) <= max(1, STEADY_PART * before.records):
+    change = lag_now.records - lag_before.records
+    if abs(change) <= max(1, STEADY_PART * lag_before.records):
         return "steady"
     return f"{'grows' if change > 0 else 'falls'} by {abs(change) / elapsed_s:.3g}/s"
 
 
-def above(lags: Mapping[tuple[object, ...], Lag], limit: LagLimit) -> list[str]:
+def find_excesses(lags: Mapping[tuple[object, ...], Lag], limit: LagLimit) -> list[str]:
     """Which of them are over the limit, in words; one that isn't known while records wait is, too."""
-    found = []
+    excesses = []
     for place, lag in lags.items():
         name = "group " + " ".join(map(str, place))
         if limit.records is not None and (lag.records is None or lag.records > limit.records):
-            found.append(f"{name}: {'an unknown number of' if lag.records is None else lag.records} records")
+            excesses.append(f"{name}: {'an unknown number of' if lag.records is None else lag.records} records")
         if limit.seconds is not None and lag.records != 0 and (lag.seconds is None or lag.seconds > limit.seconds):
-            found.append(f"{name}: {'an unknown time' if lag.seconds is None else f'{lag.seconds:.0f} s'}")
-    return found
+            excesses.append(f"{name}: {'an unknown time' if lag.seconds is None else f'{lag.seconds:.0f} s'}")
+    return excesses

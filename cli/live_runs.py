@@ -13,17 +13,17 @@ from sparkcohort.runtime.text import printable
 T = TypeVar("T")
 MOST_TEXT: Final = 400
 
-NOBODY: Final = (
+NO_COORDINATOR: Final = (
     "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
     "format('cohort') runs; describe, groups and lag can ask Kafka instead, with --bootstrap-server"
 )
 
 
-def of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
+def ask_runs(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
     """What each live run (of a group, if one is named) answers, and what those said that failed."""
     answers: list[T] = []
     failures: list[str] = []
-    for run in connection_file.find(group_id) if group_id is not None else everyone():
+    for run in connection_file.find(group_id) if group_id is not None else find_runs():
         try:
             answers.append(ask(run))
         except CohortError as error:
@@ -43,13 +43,13 @@ def _of_another_version(run: Connection, error: Exception) -> str:
     )
 
 
-def everyone() -> list[Connection]:
+def find_runs() -> list[Connection]:
     """The live runs of this host.  Raises CohortError when there is none, with where else, and of whom, there are some."""
-    found = list(connection_file.live())
-    if not found:
-        others = connection_file.name_others(list(connection_file.elsewhere()))
-        raise CohortError(f"{NOBODY}{others}{connection_file.name_hidden()}")
-    return found
+    runs = list(connection_file.live())
+    if not runs:
+        hint = connection_file.name_others(list(connection_file.elsewhere()))
+        raise CohortError(f"{NO_COORDINATOR}{hint}{connection_file.name_hidden()}")
+    return runs
 
 
 def status_of(run: Connection) -> dict[str, Any]:

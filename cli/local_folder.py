@@ -23,12 +23,12 @@ class LocalFolder(click.Path):
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The absolute path, through all links."""
         text = os.fspath(value)
-        if found := _FILE.fullmatch(text):
-            text = found[1]
+        if match := _FILE.fullmatch(text):
+            text = match[1]
         elif not text:
             self.fail("it is empty; give the path of a folder", param, ctx)
-        elif found := _URI.fullmatch(text):  # only its scheme is shown: there may be a key in it
+        elif match := _URI.fullmatch(text):  # only its scheme is shown: there may be a key in it
             self.fail(
-                f"it is a URI, {found[1]}; give the path of a local folder, ./NAME for one with a colon", param, ctx
+                f"it is a URI, {match[1]}; give the path of a local folder, ./NAME for one with a colon", param, ctx
             )
         return super().convert(text, param, ctx)

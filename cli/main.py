@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from sparkcohort.cli import printing, rebalance_views, views
-from sparkcohort.cli.live_runs import of_each
+from sparkcohort.cli.live_runs import ask_runs
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
 from sparkcohort.runtime.shell.rpc import connection_file
@@ -83,7 +83,7 @@ LAZY: Final = {
 """Commands that bring the Kafka client or more along: imported when they are asked for."""
 
 
-def _hush() -> None:
+def _silence_output() -> None:
     """Write no more: Python would complain of a closed pipe at its last flush, and change the status."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
@@ -91,7 +91,7 @@ def _hush() -> None:
 
 
 @contextmanager
-def _until_the_reader_goes() -> Iterator[None]:
+def _ending_with_the_reader() -> Iterator[None]:
     """It has what it wanted: status 0, unless something else has failed; click's own ``main`` would take this for a failure.
 
     So a command that changes something does all of it before it tells.
@@ -99,21 +99,21 @@ def _until_the_reader_goes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        _hush()
+        _silence_output()
         raise error.__context__ or click.exceptions.Exit(0) from None
 
 
 class _Commands(click.Group):
     """The commands, those of ``LAZY`` too."""
 
-    @_until_the_reader_goes()
+    @_ending_with_the_reader()
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Read the command line; --help prints."""
         return super().make_context(info_name, args, parent, **extra)
 
-    @_until_the_reader_goes()
+    @_ending_with_the_reader()
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         return super().invoke(ctx)
@@ -160,16 +160,16 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
     if last is not None and show is not None:
         raise click.UsageError("--last and --show exclude each other.", click.get_current_context())
     if show is not None:
-        _show(group_id, show, output)
+        _print_rebalance(group_id, show, output)
         return
 
     def listed(run: Connection) -> views.View:
         done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
         return rebalance_views.rebalances(run.group_id, done, time.time())
 
-    shown, failures = of_each(group_id, listed)
-    if shown:
-        printing.print_view(views.joined(shown), output)
+    tables, failures = ask_runs(group_id, listed)
+    if tables:
+        printing.print_view(views.join_views(tables), output)
     if failures:
         raise CohortError("; ".join(failures))
 
@@ -180,33 +180,33 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 @printing.output
 def member_timeline(member: str, group_id: str | None, output: str) -> None:
     """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
-    told, failures = of_each(group_id, lambda run: connection_file.fetch_story(run, member))
-    found = [item for item in told if "lines" in item]
-    if found:
+    answers, failures = ask_runs(group_id, lambda run: connection_file.fetch_story(run, member))
+    stories = [item for item in answers if "lines" in item]
+    if stories:
         if output == "table":
-            for item in found:
-                about = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
-                click.echo(views.printable(about))
-        printing.print_view(views.joined([rebalance_views.member_timeline(item) for item in found]), output)
-    elif told:
-        known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]
-        failures.append(f"no member {member} is known; known are {', '.join(known) or 'none'}")
+            for item in stories:
+                headline = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
+                click.echo(views.printable(headline))
+        printing.print_view(views.join_views([rebalance_views.member_timeline(item) for item in stories]), output)
+    elif answers:
+        members = [f"{name} ({client or '-'})" for item in answers for name, client in item["known"]]
+        failures.append(f"no member {member} is known; known are {', '.join(members) or 'none'}")
     if failures:
         raise CohortError("; ".join(failures))
 
 
-def _show(group_id: str | None, generation: int, output: str) -> None:
+def _print_rebalance(group_id: str | None, generation: int, output: str) -> None:
     """Print one rebalance of each run that has it."""
-    answers, failures = of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
-    found = [(name, item) for name, item in answers if "assignments" in item]
-    shown = [rebalance_views.rebalance(name, item, time.time()) for name, item in found]
-    if output != "table" and shown:
-        printing.print_view(views.joined(shown), output)
-    for (name, item), view in zip(found, shown, strict=True):
+    answers, failures = ask_runs(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
+    known_rebalances = [(name, item) for name, item in answers if "assignments" in item]
+    tables = [rebalance_views.rebalance(name, item, time.time()) for name, item in known_rebalances]
+    if output != "table" and tables:
+        printing.print_view(views.join_views(tables), output)
+    for (name, item), view in zip(known_rebalances, tables, strict=True):
         if output == "table":
             click.echo("\n".join(map(views.printable, rebalance_views.title(name, item, time.time()))))
             printing.print_view(view, output)
-    if not found:
+    if not known_rebalances:
         failures += [
             f"group {name}: no rebalance {generation} is known; known are generations "
             f"{runs(sorted(item['known'])) or 'none'}"
@@ -216,35 +216,35 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
         raise CohortError("; ".join(failures))
 
 
-def _end(message: str, status: int) -> NoReturn:
+def _exit(message: str, status: int) -> NoReturn:
     try:
-        printing.tell(f"cohort: {' '.join(message.split())}")
+        printing.print_stderr(f"cohort: {' '.join(message.split())}")
     except BrokenPipeError:
-        _hush()
+        _silence_output()
     sys.exit(status)
 
 
-def run(command: Callable[[], object]) -> NoReturn:
+def run_command(command: Callable[[], object]) -> NoReturn:
     """Call ``command`` and end the process with the right status and at most one line of error."""
     try:
         result = command()
     except click.UsageError as error:
-        where = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
-        _end(f"{error.format_message()}{where}", 2)
+        hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        _exit(f"{error.format_message()}{hint}", 2)
     except click.ClickException as error:
-        _end(error.format_message(), error.exit_code)
+        _exit(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _end("interrupted", 130)
+        _exit("interrupted", 130)
     except CohortError as error:
-        _end(str(error), 1)
+        _exit(str(error), 1)
     except Exception as error:  # noqa: BLE001  a mistake of ours is still one line
-        _end(f"internal error: {type(error).__name__}: {error}", 1)
+        _exit(f"internal error: {type(error).__name__}: {error}", 1)
     sys.exit(result if isinstance(result, int) else 0)
 
 
 def main() -> NoReturn:
     """The entry point of the command."""
-    run(lambda: cli(prog_name="cohort", standalone_mode=False))
+    run_command(lambda: cli(prog_name="cohort", standalone_mode=False))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ FAIL_ABOVE: Final = 3
 """Exit status when ``--fail-above`` is exceeded."""
 
 
-def tell(line: str) -> None:
+def print_stderr(line: str) -> None:
     """A line on standard error; what a checkpoint or a broker says in it can't steer the terminal."""
     click.echo(views.printable(line), err=True)
 
@@ -37,7 +37,7 @@ def tell(line: str) -> None:
 def print_view(view: views.View, kind: str) -> None:
     """Print it as a table, JSON or CSV; its notes go to standard error."""
     for note in view.notes:
-        tell(note)
+        print_stderr(note)
     if kind == "json":
         click.echo(views.as_json(view))
     elif kind == "csv":
@@ -53,7 +53,7 @@ def _print_table(view: views.View) -> None:
         if not view.rows:
             click.echo(views.as_text(view))
         else:
-            console.print(views.render(view, console.width), soft_wrap=bool(view.below))
+            console.print(views.render(view, console.width), soft_wrap=bool(view.prose_columns))
     else:
         click.echo(views.as_text(view))
     for line in view.totals:

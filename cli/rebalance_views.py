@@ -37,7 +37,7 @@ def rebalances(group_id: str, done: Iterable[Mapping[str, Any]], now: float) -> 
     rows = tuple(
         (group_id, item["time"][:SECONDS], duration(item["age_ms"]), *(item[key] for key in keys)) for item in objects
     )
-    return View(REBALANCES, rows, objects, below=2)
+    return View(REBALANCES, rows, objects, prose_columns=2)
 
 
 def _listed(group_id: str, item: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -58,7 +58,9 @@ def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
         f"reason: {item['reason'] or 'unknown'}",
         f"{counted(item['members'], 'member')}, {counted(item['moved'], 'partition')} moved, {item['revoked']} revoked",
     ]
-    lines += [f"gone: {gone['client_id'] or gone['member_id']}, {gone['reason']}" for gone in item["removed"]]
+    lines += [
+        f"gone: {removed['client_id'] or removed['member_id']}, {removed['reason']}" for removed in item["removed"]
+    ]
     return lines
 
 
@@ -84,25 +86,27 @@ def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
     return View(REBALANCE, rows, (_listed(group_id, item, now),))
 
 
-def _routes(word: str, moved: Sequence[Mapping[str, Any]]) -> str | None:
+def _routes(word: str, moves: Sequence[Mapping[str, Any]]) -> str | None:
     """Partitions by the member that they came from or went to."""
-    others: dict[str | None, list[tuple[str, int]]] = {}
-    for item in moved:
-        others.setdefault(item[word], []).append(_pair(item))
-    return "; ".join(f"{ranges(pairs)} {word} {other or 'nobody'}" for other, pairs in others.items()) or None
+    pairs_by_member: dict[str | None, list[tuple[str, int]]] = {}
+    for item in moves:
+        pairs_by_member.setdefault(item[word], []).append(_pair(item))
+    return (
+        "; ".join(f"{ranges(pairs)} {word} {member or 'nobody'}" for member, pairs in pairs_by_member.items()) or None
+    )
 
 
 def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
     return item["topic"], item["partition"]
 
 
-def member_timeline(told: Mapping[str, Any]) -> View:
+def member_timeline(story: Mapping[str, Any]) -> View:
     """One row a line of the story, oldest first."""
-    about = {key: told[key] for key in ("member_id", "client_id", "host")}
-    objects = tuple({**about, "time": iso(line["at"]), "what": line["what"]} for line in told["lines"])
+    member = {key: story[key] for key in ("member_id", "client_id", "host")}
+    objects = tuple({**member, "time": iso(line["at"]), "what": line["what"]} for line in story["lines"])
     return View(STORY, tuple((item["time"][: SECONDS + 4], item["what"]) for item in objects), objects, words=True)
 
 
-def iso(at: float) -> str:
+def iso(seconds: float) -> str:
     """A time (seconds since 1970) as local ISO 8601 with milliseconds."""
-    return datetime.fromtimestamp(at, UTC).astimezone().isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="milliseconds")

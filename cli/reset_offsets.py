@@ -20,7 +20,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 Committed = Mapping[TopicPartition, tuple[int, str]]
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET")
-NAMED: Final = 4
+MOST_NAMED: Final = 4
 MOST_BYTES: Final = 64 << 20
 
 WINS: Final = (
@@ -77,17 +77,17 @@ class Target:
 @click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file.")
 @printing.output
 def reset_command(
-    group_id: str, servers: str | None, config: str | None, topics: tuple[str, ...], all_topics: bool, **given: Any
+    group_id: str, servers: str | None, config: str | None, topics: tuple[str, ...], all_topics: bool, **options: Any
 ) -> None:
     """Move the committed offsets of a group in Kafka that has no members.
 
     It shows what would be done; --execute does it. Offsets outside a log are moved to its nearest end.
     """
     context = click.get_current_context()
-    target = _target(given)
+    target = _target(options)
     if servers is None:
         raise click.UsageError("--bootstrap-server is needed: offsets are moved in Kafka.", context)
-    if given["execute"] and given["dry_run"]:
+    if options["execute"] and options["dry_run"]:
         raise click.UsageError("--execute and --dry-run exclude each other.", context)
     if (bool(topics) + all_topics) != (target.name != "from_file"):
         raise click.UsageError(
@@ -95,29 +95,33 @@ def reset_command(
         )
     try:
         _check(target)
-        about = _about_checkpoint(given["checkpoint"])  # before anything is moved: a failure means that nothing was
-        asked = CaseRequest(group_id, client_config(servers, config))
+        checkpoint_note = _about_checkpoint(
+            options["checkpoint"]
+        )  # before anything is moved: a failure means that nothing was
+        request = CaseRequest(group_id, client_config(servers, config))
         plan = _read_plan(target, group_id)
-        group = KafkaGroup(asked)
+        group = KafkaGroup(request)
         committed = group.committed()
         partitions = _scope(group, committed, plan, topics, all_topics)
-        wanted = _new_offsets(group, target, partitions, committed, plan)
+        new_offsets = _new_offsets(group, target, partitions, committed, plan)
     except OptionError as error:
         raise click.UsageError(str(error), context) from None
     _refuse_members(group, group_id)  # a plan that can't be carried out is none, as with Kafka's own tool
-    if given["execute"]:
-        group.reset(wanted, committed)
-    if given["export"]:
-        click.echo(reset_plan.exported(wanted), nl=False)
+    if options["execute"]:
+        group.reset(new_offsets, committed)
+    if options["export"]:
+        click.echo(reset_plan.format_plan(new_offsets), nl=False)
         return
     planned = "a checkpoint has a first batch that is planned and not committed: after a reset it can't go on"
-    notes = [*([] if given["execute"] else [DRY_RUN]), about]
+    notes = [*([] if options["execute"] else [DRY_RUN]), checkpoint_note]
     notes += [planned] if group.has_plan(committed) else []
-    rows = tuple((group_id, *tp, committed.get(tp, (None, ""))[0], at) for tp, at in sorted(wanted.items()))
-    printing.print_view(views.View(COLUMNS, rows, notes=tuple(notes)), given["output"])
+    rows = tuple(
+        (group_id, *tp, committed.get(tp, (None, ""))[0], offset) for tp, offset in sorted(new_offsets.items())
+    )
+    printing.print_view(views.View(COLUMNS, rows, notes=tuple(notes)), options["output"])
 
 
-def _target(given: Mapping[str, Any]) -> Target:
+def _target(options: Mapping[str, Any]) -> Target:
     names = (
         "to_earliest",
         "to_latest",
@@ -128,13 +132,13 @@ def _target(given: Mapping[str, Any]) -> Target:
         "shift_by",
         "from_file",
     )
-    found = [Target(name, given[name]) for name in names if given[name] not in (None, False)]
+    targets = [Target(name, options[name]) for name in names if options[name] not in (None, False)]
     # ``0 in (None, False)`` is true: an offset or a shift of nothing is a target, too.
-    found += [Target(n, 0) for n in ("to_offset", "shift_by") if given[n] is not None and given[n] == 0]
-    if len(found) != 1:
+    targets += [Target(n, 0) for n in ("to_offset", "shift_by") if options[n] is not None and options[n] == 0]
+    if len(targets) != 1:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in names)
         raise click.UsageError(f"say where to by exactly one of {words}.", click.get_current_context())
-    return found[0]
+    return targets[0]
 
 
 def _check(target: Target) -> None:
@@ -185,34 +189,34 @@ def _new_offsets(
 ) -> dict[TopicPartition, int]:
     """Where each partition goes.  Raises CohortError, OptionError."""
     if target.name == "to_earliest":
-        return group.begins(partitions)
+        return group.start_offsets(partitions)
     if target.name == "to_latest":
-        return group.ends(partitions)
+        return group.end_offsets(partitions)
     if target.name == "to_datetime":
-        return group.at_time(partitions, reset_plan.time_ms(target.value))
+        return group.offsets_at_time(partitions, reset_plan.time_ms(target.value))
     if target.name == "by_duration":
-        return group.at_time(partitions, int(time.time() * 1000) - reset_plan.duration_ms(target.value))
-    ends = group.ends(partitions)
+        return group.offsets_at_time(partitions, int(time.time() * 1000) - reset_plan.duration_ms(target.value))
+    ends = group.end_offsets(partitions)
     if target.name == "to_current":
         return {tp: committed[tp][0] if tp in committed else ends[tp] for tp in partitions}
     if target.name == "shift_by":
         missing = [f"{tp.topic}-{tp.partition}" for tp in partitions if tp not in committed]
         if missing:
             raise CohortError(
-                f"--shift-by moves from committed offsets, and there is none of {', '.join(missing[:NAMED])}: use --to-offset"
+                f"--shift-by moves from committed offsets, and there is none of {', '.join(missing[:MOST_NAMED])}: use --to-offset"
             )
-        moved = {tp: committed[tp][0] + target.value for tp in partitions}
+        new_offsets = {tp: committed[tp][0] + target.value for tp in partitions}
     else:
-        moved = {tp: plan.get(tp, target.value) for tp in partitions}
-    return reset_plan.within(moved, group.begins(partitions), ends)
+        new_offsets = {tp: plan.get(tp, target.value) for tp in partitions}
+    return reset_plan.clamp_offsets(new_offsets, group.start_offsets(partitions), ends)
 
 
 def _refuse_members(group: KafkaGroup, group_id: str) -> None:
     """Raises CohortError while the group has members: what they commit next would undo the reset."""
     members = group.members()
     if members:
-        names = "; ".join(f"{name} ({client} on {host})" for name, client, host in members[:NAMED])
-        more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
+        names = "; ".join(f"{name} ({client} on {host})" for name, client, host in members[:MOST_NAMED])
+        more = f" and {len(members) - MOST_NAMED} more" if len(members) > MOST_NAMED else ""
         raise CohortError(
             f"group {group_id} has members, and offsets move only without any: {names}{more}; stop them, and wait until the "
             "session of a driver that has just ended is over (kafka.session.timeout.ms, 45 s)"
@@ -224,7 +228,7 @@ def _about_checkpoint(folder: Path | None) -> str:
     if folder is None:
         return WINS
     try:
-        names = [each.name for each in (folder / "offsets").iterdir()]
+        names = [file.name for file in (folder / "offsets").iterdir()]
     except FileNotFoundError:
         names = []
     except OSError as error:

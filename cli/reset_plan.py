@@ -21,9 +21,9 @@ MOST_OFFSET: Final = 2**63 - 1
 MOST_LINES: Final = 1_000_000
 
 
-def within(wanted: Offsets, begins: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+def clamp_offsets(offsets: Offsets, begins: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
     """Each offset, moved to the nearest that its log has (Kafka: ``checkOffsetsRange``)."""
-    return {tp: max(begins[tp], min(at, ends[tp])) for tp, at in wanted.items()}
+    return {tp: max(begins[tp], min(offset, ends[tp])) for tp, offset in offsets.items()}
 
 
 def duration_ms(text: str) -> int:
@@ -32,10 +32,10 @@ def duration_ms(text: str) -> int:
     >>> duration_ms("P1DT2H"), duration_ms("PT5M")
     (93600000, 300000)
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not any(found.groups()):
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
         raise OptionError(f"--by-duration {text!r} is no duration; write PnDTnHnMnS, such as PT30M or P1DT12H")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return 1000 * (86_400 * days + 3600 * hours + 60 * minutes + seconds)
 
 
@@ -46,32 +46,32 @@ def time_ms(text: str) -> int:
     (1767225600000, 1767225600000)
     """
     try:
-        at = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise OptionError(
             f"--to-datetime {text!r} is no time; write YYYY-MM-DDTHH:MM:SS.sss, in UTC unless it ends with an offset such as +02:00"
         ) from None
-    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def topic_partitions(named: Iterable[str], sizes: Mapping[str, int]) -> list[TopicPartition]:
+def topic_partitions(texts: Iterable[str], sizes: Mapping[str, int]) -> list[TopicPartition]:
     """What ``--topic T`` and ``--topic T:0,1`` name.  Raises OptionError for what isn't there."""
-    found: set[TopicPartition] = set()
-    for text in named:
+    partitions: set[TopicPartition] = set()
+    for text in texts:
         topic, colon, numbers = text.partition(":")
         if topic not in sizes:
             raise OptionError(f"--topic {topic}: there is no such topic, or this login may not see it")
         try:
-            wanted = [int(number) for number in numbers.split(",")] if colon else list(range(sizes[topic]))
+            wanted_numbers = [int(number) for number in numbers.split(",")] if colon else list(range(sizes[topic]))
         except ValueError:
             raise OptionError(
                 f"--topic {text}: partitions are numbers, such as {topic}:0,1; {topic} alone is all of it"
             ) from None
-        missing = [number for number in wanted if not 0 <= number < sizes[topic]]
+        missing = [number for number in wanted_numbers if not 0 <= number < sizes[topic]]
         if missing:
             raise OptionError(f"--topic {text}: {topic} has {sizes[topic]} partitions, there is no {missing[0]}")
-        found |= {TopicPartition(topic, number) for number in wanted}
-    return sorted(found)
+        partitions |= {TopicPartition(topic, number) for number in wanted_numbers}
+    return sorted(partitions)
 
 
 def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
@@ -80,7 +80,7 @@ def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
     >>> parse_plan('"orders",0,17\n', "billing")
     {TopicPartition(topic='orders', partition=0): 17}
     """
-    found: dict[TopicPartition, int] = {}
+    plan: dict[TopicPartition, int] = {}
     for number, line in enumerate(_csv_lines(text), 1):
         cells = line[1:] if len(line) == 4 and line[0] == group else line
         if not line or (len(line) == 4 and line[0] != group):
@@ -91,10 +91,10 @@ def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
             raise OptionError(f"--from-file: line {number} is not topic,partition,offset") from None
         if len(cells) != 3 or partition < 0 or not 0 <= offset <= MOST_OFFSET or number > MOST_LINES:
             raise OptionError(f"--from-file: line {number} is not topic,partition,offset")
-        found[TopicPartition(topic, partition)] = offset
-    if not found:
+        plan[TopicPartition(topic, partition)] = offset
+    if not plan:
         raise OptionError(f"--from-file has no line for group {group}; write topic,partition,offset")
-    return found
+    return plan
 
 
 def _csv_lines(text: str) -> Iterator[list[str]]:
@@ -105,8 +105,8 @@ def _csv_lines(text: str) -> Iterator[list[str]]:
         raise OptionError(f"--from-file: line {lines.line_num} is not topic,partition,offset: {error}") from None
 
 
-def exported(offsets: Offsets) -> str:
+def format_plan(offsets: Offsets) -> str:
     """Lines ``topic,partition,offset`` that ``--from-file`` and Kafka's own tool read."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([(*tp, at) for tp, at in sorted(offsets.items())])
+    csv.writer(text, lineterminator="\n").writerows([(*tp, offset) for tp, offset in sorted(offsets.items())])
     return text.getvalue()

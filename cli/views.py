@@ -66,7 +66,7 @@ STATE_VERBOSE: Final = (
     "FAILED-REBALANCES",
     "ASSIGNOR-FAILURE",
 )
-NAMED: Final = 5  # partitions of one reason
+MOST_NAMED: Final = 5  # partitions of one reason
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID", "HOST")
 
 _NUMBERS: Final = {
@@ -82,7 +82,7 @@ class View:
     """A table: the names of its columns and its rows.
 
     ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, those of
-    ``narrow`` are left out, one after the other; else the last ``below`` columns, which are words, go under their row; else
+    ``narrow`` are left out, one after the other; else the last ``prose_columns`` columns, which are words, go under their row; else
     each row becomes a block, but for rows that are ``words``, which go on in the next line.  ``totals`` are the lines under a table.  ``notes`` are not part of it: what else there is to say,
     a line each, goes to standard error.
     """
@@ -90,14 +90,14 @@ class View:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     objects: tuple[Mapping[str, Any], ...] | None = None
-    below: int = 0
+    prose_columns: int = 0
     words: bool = False
     notes: tuple[str, ...] = ()
     narrow: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
 
 
-def joined(views: Sequence[View]) -> View:
+def join_views(views: Sequence[View]) -> View:
     """The rows of views of the same kind under each other; ``views`` is not empty."""
     objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
     first, rows = views[0], tuple(row for view in views for row in view.rows)
@@ -105,7 +105,7 @@ def joined(views: Sequence[View]) -> View:
     totals = tuple(line for view in views for line in view.totals)
     # Several groups are told apart by that column.
     narrow = first.narrow if len(views) == 1 else tuple(name for name in first.narrow if name != "GROUP")
-    return View(first.columns, rows, objects, first.below, first.words, notes, narrow, totals)
+    return View(first.columns, rows, objects, first.prose_columns, first.words, notes, narrow, totals)
 
 
 def for_terminal(view: View, width: int) -> View:
@@ -114,22 +114,22 @@ def for_terminal(view: View, width: int) -> View:
     for name in view.narrow:
         if fits(view, width):
             break
-        at = view.columns.index(name)
-        rows = tuple((*row[:at], *row[at + 1 :]) for row in view.rows)
-        view = replace(view, columns=(*view.columns[:at], *view.columns[at + 1 :]), rows=rows)
+        index = view.columns.index(name)
+        rows = tuple((*row[:index], *row[index + 1 :]) for row in view.rows)
+        view = replace(view, columns=(*view.columns[:index], *view.columns[index + 1 :]), rows=rows)
         left_out.append(name)
     if not left_out or not fits(view, width):
         return whole
-    told = f"left out at this width: {', '.join(left_out)}; a pipe, as in `| cat`, gets them"
-    return replace(view, totals=(*view.totals, told))
+    hint = f"left out at this width: {', '.join(left_out)}; a pipe, as in `| cat`, gets them"
+    return replace(view, totals=(*view.totals, hint))
 
 
 def notes(status: Status) -> tuple[str, ...]:
     """What whoever looks at a group should hear even if the view has no column for it."""
     failure, group = status["assignor_failure"], status["group"]
-    said = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
-    held = (*_held(status, "unreachable", "held"), *_held(status, "late", "read as far as it is fetched"))
-    return (*said, *held, *_held_by_transactions(status), *_cut_off(status))
+    failures = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
+    holds = (*_held_back(status, "unreachable", "held"), *_held_back(status, "late", "read as far as it is fetched"))
+    return (*failures, *holds, *_held_by_transactions(status), *_cut_off(status))
 
 
 def _held_by_transactions(status: Status) -> list[str]:
@@ -145,27 +145,30 @@ def _held_by_transactions(status: Status) -> list[str]:
 
 def _cut_off(status: Status) -> list[str]:
     """A line for each member that can't fetch what others can, and why."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    names_by_member: dict[tuple[str, str, str], list[str]] = {}
     for row in status["cut_off"]:
-        names = found.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
+        names = names_by_member.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
         names.append(f"{row['topic']}-{row['partition']}")
     return [
-        f"group {status['group']}: {client_id(executor)} on {host} can't fetch {_first(names)}: {why}; others own and read them"
-        for (executor, host, why), names in sorted(found.items())
+        f"group {status['group']}: {client_id(executor)} on {host} can't fetch {_first(names)}: {reason}; others own and read them"
+        for (executor, host, reason), names in sorted(names_by_member.items())
     ]
 
 
 def _first(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)}"
+    return f"{', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
 
 
-def _held(status: Status, why: str, what: str) -> list[str]:
+def _held_back(status: Status, key: str, description: str) -> list[str]:
     """A line for each reason why partitions don't flow as the others do, with the first of them."""
-    held: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for row in status["partitions"]:
-        if row[why] is not None:
-            held.setdefault(row[why], []).append(f"{row['topic']}-{row['partition']}")
-    return [f"group {status['group']}: {_first(names)} {what}: {reason}" for reason, names in sorted(held.items())]
+        if row[key] is not None:
+            names_by_reason.setdefault(row[key], []).append(f"{row['topic']}-{row['partition']}")
+    return [
+        f"group {status['group']}: {_first(names)} {description}: {reason}"
+        for reason, names in sorted(names_by_reason.items())
+    ]
 
 
 def offsets(status: Status, *, verbose: bool = False) -> View:
@@ -232,9 +235,9 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pending(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"group": group, "consumer_id": row["member_id"], "partitions": 0, "member_state": "pending"}
-    nothing = {"current_assignment": [], "target_assignment": [], "expires_in_ms": row["expires_in_ms"]}
-    return {**dict.fromkeys(MEMBER_KEYS), **told, **nothing}
+    identity = {"group": group, "consumer_id": row["member_id"], "partitions": 0, "member_state": "pending"}
+    assignments = {"current_assignment": [], "target_assignment": [], "expires_in_ms": row["expires_in_ms"]}
+    return {**dict.fromkeys(MEMBER_KEYS), **identity, **assignments}
 
 
 MEMBER_KEYS: Final = (
@@ -270,7 +273,7 @@ def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
     facts = (item["group_instance_id"], state, item["rack"], item["cores"], item["pid"], item["heartbeat_age_ms"])
     facts += _load(item["load"])
     by_generation = (
-        f"{ranges(tp for tp, at in owned.items() if at == generation)}{'' if generation is None else f'@{generation}'}"
+        f"{ranges(tp for tp, owned_generation in owned.items() if owned_generation == generation)}{'' if generation is None else f'@{generation}'}"
         for generation in sorted(set(owned.values()))
     )
     return (*plain, *facts, " ".join(by_generation) or None, ranges(target), ranges(set(target) - owned.keys()))
@@ -298,11 +301,17 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         "partitions_moved": status["partitions_moved"],
         "refused_requests": sum(row["count"] for row in status["refused"]),
     }
-    known = dict(zip(_keys(STATE), plain, strict=True))
+    shown_cells = dict(zip(_keys(STATE), plain, strict=True))
     failure = status["assignor_failure"]
     failed = {"failed_rebalances": status["failed_rebalances"], "assignor_failure": failure}
-    told = {**known, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled, **failed}
-    told["batch"] = status["batches"]["in_flight"]
+    json_object = {
+        **shown_cells,
+        **totals,
+        "rebalance": status["rebalance"],
+        "scheduled_rebalance": scheduled,
+        **failed,
+    }
+    json_object["batch"] = status["batches"]["in_flight"]
     more: Row = (
         totals["generation"],
         totals["pending_members"],
@@ -313,7 +322,7 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         sum(status["failed_rebalances"].values()),
         None if failure is None else _failure(failure),
     )
-    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,))
+    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (json_object,))
 
 
 def batch(status: Status) -> tuple[str, ...]:
@@ -332,12 +341,12 @@ def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
     if rebalance is None:
         return None
     missing = [row["client_id"] or row["member_id"] for row in rebalance["missing"]]
-    left = f", {duration(rebalance['deadline_in_ms'])} left" if rebalance["deadline_in_ms"] is not None else ""
+    time_left = f", {duration(rebalance['deadline_in_ms'])} left" if rebalance["deadline_in_ms"] is not None else ""
     runs = rebalance["assignor"]
-    since = f"; assignor {runs['name']} runs for {duration(runs['age_ms'])}" if runs is not None else ""
+    assignor_words = f"; assignor {runs['name']} runs for {duration(runs['age_ms'])}" if runs is not None else ""
     return (
         f"{rebalance['reason']}, {duration(rebalance['age_ms'])} ago; waits for {', '.join(missing) or 'nobody'} "
-        f"to {rebalance['waits_for']}{left}{since}"
+        f"to {rebalance['waits_for']}{time_left}{assignor_words}"
     )
 
 
@@ -351,9 +360,13 @@ def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
     """A round that is put off: what waits for a replacement of its member, or that moves back off; for how long at most."""
     if scheduled is None:
         return None
-    waiting = ranges((topic, partition) for topic, partition in scheduled["partitions"])
-    what = f"{waiting} waits for a replacement" if waiting else "moves to balance the members wait for their back-off"
-    return f"{what}, {duration(scheduled['due_in_ms'])} left"
+    partitions = ranges((topic, partition) for topic, partition in scheduled["partitions"])
+    subject = (
+        f"{partitions} waits for a replacement"
+        if partitions
+        else "moves to balance the members wait for their back-off"
+    )
+    return f"{subject}, {duration(scheduled['due_in_ms'])} left"
 
 
 def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
@@ -363,9 +376,9 @@ def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
         if isinstance(status, str):
             rows.append((group_id, instance_id, status, None, None, None, None, pid, host))
             continue
-        known = [row["lag"] for row in status["partitions"] if row["lag"] is not None]
+        lags = [row["lag"] for row in status["partitions"] if row["lag"] is not None]
         facts = (status["state"], status["generation"], len(status["members"]), len(status["partitions"]))
-        rows.append((group_id, instance_id, *facts, sum(known) if known else None, pid, host))
+        rows.append((group_id, instance_id, *facts, sum(lags) if lags else None, pid, host))
     return View(GROUPS, tuple(rows), narrow=("#PARTITIONS", "GENERATION", "INSTANCE-ID"))
 
 
@@ -419,14 +432,16 @@ def as_blocks(view: View) -> Table:
 
 
 def as_lines(view: View) -> Text:
-    """The rows with their last ``below`` cells under them, for what is too wide for the terminal."""
-    kept = len(view.columns) - view.below
-    header, *lines = as_text(View(view.columns[:kept], tuple(row[:kept] for row in view.rows))).splitlines()
+    """The rows with their last ``prose_columns`` cells under them, for what is too wide for the terminal."""
+    first_prose = len(view.columns) - view.prose_columns
+    header, *lines = as_text(
+        View(view.columns[:first_prose], tuple(row[:first_prose] for row in view.rows))
+    ).splitlines()
     text = Text(header, style="bold")
     for line, row in zip(lines, view.rows, strict=True):
         text.append(f"\n{line}\n   ", style="not bold")
-        for name, value in zip(view.columns[kept:], row[kept:], strict=True):
-            text.append("; " if name != view.columns[kept] else " ").append_text(_styled(name, value))
+        for name, value in zip(view.columns[first_prose:], row[first_prose:], strict=True):
+            text.append("; " if name != view.columns[first_prose] else " ").append_text(_styled(name, value))
     return text
 
 
@@ -439,7 +454,7 @@ def render(view: View, width: int) -> Table | Text:
     """What a terminal of so many columns shows of a view that has rows: no number and no name is broken."""
     if view.words or fits(view, width):
         return as_table(view)
-    return as_lines(view) if view.below else as_blocks(view)
+    return as_lines(view) if view.prose_columns else as_blocks(view)
 
 
 def as_json(view: View) -> str:

@@ -21,7 +21,7 @@ from sparkcohort.runtime.errors import CohortError
 
 LARGEST: Final = 16 << 20
 """Bytes of one file of a log: a hundred thousand partitions take 2 MB."""
-KEPT: Final = 4
+FILES_PER_REPAIR: Final = 4
 """Files of each log, from the last, that a repair looks at."""
 MOST_FILES: Final = 1_000_000
 _NUMBER: Final = re.compile(r"\d{1,18}")
@@ -48,16 +48,16 @@ class Folder:
     def __init__(self, place: str) -> None:
         """Open ``place``.  Raises CohortError where it can't be reached, or is no checkpoint."""
         self.place = _without_login(place)
-        self._fs, self._root = _opened(place, self.place)
-        self.logs: Mapping[str, list[LogFile]] = {name: self._listed(name) for name in ("offsets", "commits")}
+        self._fs, self._root = _open_file_system(place, self.place)
+        self.logs: Mapping[str, list[LogFile]] = {name: self._list_files(name) for name in ("offsets", "commits")}
         self.stateful = bool(self._entries("state"))
         if not self.logs["offsets"] and not self.logs["commits"] and not self.exists("metadata"):
             raise CohortError(f"{self.place} is no checkpoint: it has neither offsets nor commits nor metadata")
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        found = self._call(lambda: self._fs.get_file_info(f"{self._root}/{name}"), name)
-        return bool(found.type == fs.FileType.File)
+        info = self._call(lambda: self._fs.get_file_info(f"{self._root}/{name}"), name)
+        return bool(info.type == fs.FileType.File)
 
     def read(self, name: str) -> str:
         """The text of a file; what is no UTF-8 becomes a sign that no JSON has.  Raises CohortError, also for one that is too large."""
@@ -66,16 +66,16 @@ class Folder:
             with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
                 return bytes(stream.read(LARGEST + 1))
 
-        found: bytes = self._call(whole, name)
-        if len(found) > LARGEST:
+        data: bytes = self._call(whole, name)
+        if len(data) > LARGEST:
             raise CohortError(f"{self.place}/{name} has more than {LARGEST >> 20} MiB: that is no file of Spark's logs")
-        return found.decode("utf-8", "replace")
+        return data.decode("utf-8", "replace")
 
     def files(self) -> Files:
         """What a repair looks at."""
         texts = {
-            log: {each.number: self.read(f"{log}/{each.number}") for each in found[-KEPT:]}
-            for log, found in self.logs.items()
+            log: {file.number: self.read(f"{log}/{file.number}") for file in log_files[-FILES_PER_REPAIR:]}
+            for log, log_files in self.logs.items()
         }
         metadata = self.read("metadata") if self.exists("metadata") else None
         return Files(texts["offsets"], texts["commits"], metadata, self.stateful, str(uuid.uuid4()))
@@ -90,7 +90,7 @@ class Folder:
             return
         folder, _, last = path.rpartition("/")
         # Not a number, so that Spark takes no notice of it where this ends half way.
-        self._put(f"{folder}/.{last}.repair.tmp", text.encode(), name)
+        self._write_bytes(f"{folder}/.{last}.repair.tmp", text.encode(), name)
         self._call(lambda: self._fs.move(f"{folder}/.{last}.repair.tmp", path), name)
 
     def back_up(self) -> str:
@@ -109,7 +109,9 @@ class Folder:
 
     def age_s(self) -> float | None:
         """Seconds since either log was written to; None where that isn't told."""
-        times = [each.written for found in self.logs.values() for each in found[-1:] if each.written is not None]
+        times = [
+            each.written for log_files in self.logs.values() for each in log_files[-1:] if each.written is not None
+        ]
         return max(time.time() - max(times), 0.0) if times else None
 
     def _copy(self, name: str, target: str) -> None:
@@ -117,30 +119,30 @@ class Folder:
             with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
                 return bytes(stream.read())
 
-        self._put(target, self._call(whole, name), name)
+        self._write_bytes(target, self._call(whole, name), name)
 
-    def _put(self, path: str, data: bytes, name: str) -> None:
-        def put() -> None:
+    def _write_bytes(self, path: str, data: bytes, name: str) -> None:
+        def write() -> None:
             with self._fs.open_output_stream(path) as stream:
                 stream.write(data)
 
-        self._call(put, name)
+        self._call(write, name)
 
     def _entries(self, name: str) -> list[str]:
         selector = fs.FileSelector(f"{self._root}/{name}", allow_not_found=True)
         return sorted(each.base_name for each in self._call(lambda: self._fs.get_file_info(selector), name))
 
-    def _listed(self, log: str) -> list[LogFile]:
+    def _list_files(self, log: str) -> list[LogFile]:
         selector = fs.FileSelector(f"{self._root}/{log}", allow_not_found=True)
-        found = self._call(lambda: self._fs.get_file_info(selector), log)
-        if len(found) > MOST_FILES:
-            raise CohortError(f"{self.place}/{log} has {len(found)} files: that is no log of Spark's")
-        files = [each for each in found if each.type == fs.FileType.File and _NUMBER.fullmatch(each.base_name)]
-        seen = [
-            LogFile(int(each.base_name), each.size or 0, each.mtime_ns / 1e9 if each.mtime_ns else None)
-            for each in files
+        entries = self._call(lambda: self._fs.get_file_info(selector), log)
+        if len(entries) > MOST_FILES:
+            raise CohortError(f"{self.place}/{log} has {len(entries)} files: that is no log of Spark's")
+        files = [entry for entry in entries if entry.type == fs.FileType.File and _NUMBER.fullmatch(entry.base_name)]
+        log_files = [
+            LogFile(int(entry.base_name), entry.size or 0, entry.mtime_ns / 1e9 if entry.mtime_ns else None)
+            for entry in files
         ]
-        return sorted(seen, key=lambda each: each.number)
+        return sorted(log_files, key=lambda entry: entry.number)
 
     def _call(self, act: Any, name: str) -> Any:
         try:
@@ -149,36 +151,38 @@ class Folder:
             raise CohortError(f"{self.place}: {name}: {_reason(error)}") from None
 
 
-def _opened(place: str, shown: str) -> tuple[Any, str]:
+def _open_file_system(place: str, printable_place: str) -> tuple[Any, str]:
     """The file system and the path in it."""
-    scheme, colon, rest = place.partition(":")
+    scheme, colon, path_and_query = place.partition(":")
     local = not colon or "/" in scheme or len(scheme) < 2
     scheme = scheme.lower()
     if not place:
         raise CohortError("DIR is empty; give the folder or URI of a checkpoint")
     if not local and _UNQUOTED.match(place):  # what is behind the / would be a path, and stand in errors
         raise CohortError(
-            f"{shown} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
+            f"{printable_place} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
         )
     try:
         if local:
             return fs.LocalFileSystem(), os.path.abspath(place).rstrip("/")  # noqa: PTH100  as a string, for pyarrow
         if scheme == "file":
             return fs.LocalFileSystem(), unquote(urlsplit(place).path).rstrip("/")
-        uri = f"{_SCHEMES.get(scheme, scheme)}:{rest}"
+        uri = f"{_SCHEMES.get(scheme, scheme)}:{path_and_query}"
         try:
-            found, path = fs.FileSystem.from_uri(uri)
+            file_system, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, ValueError):
             core = import_module("fsspec.core")
-            other, path = core.url_to_fs(f"{scheme}:{rest}")
-            found = fs.PyFileSystem(fs.FSSpecHandler(other))
-        return found, str(path).rstrip("/")
+            fsspec_system, path = core.url_to_fs(f"{scheme}:{path_and_query}")
+            file_system = fs.PyFileSystem(fs.FSSpecHandler(fsspec_system))
+        return file_system, str(path).rstrip("/")
     except ImportError:
         raise CohortError(
-            f"{shown}: pyarrow has no file system {scheme}://, and fsspec, which may have one, is not installed (pip install fsspec, and its package for {scheme})"
+            f"{printable_place}: pyarrow has no file system {scheme}://, and fsspec, which may have one, is not installed (pip install fsspec, and its package for {scheme})"
         ) from None
     except _WRONG as error:
-        raise CohortError(f"{shown} can't be opened: {_reason(error).replace(rest, '***')}") from None
+        raise CohortError(
+            f"{printable_place} can't be opened: {_reason(error).replace(path_and_query, '***')}"
+        ) from None
 
 
 def _crc_of(name: str) -> str:

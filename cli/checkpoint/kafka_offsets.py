@@ -19,41 +19,41 @@ from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 TIMEOUT_S: Final = 15.0
-_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_MISSING: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
-def ask(
-    conf: Mapping[str, str], topics: Collection[str], group: str | None, between: Callable[[], None]
+def ask_brokers(
+    conf: Mapping[str, str], topics: Collection[str], group: str | None, after_commits: Callable[[], None]
 ) -> KafkaPositions:
     """The answers; partitions whose leader doesn't answer are told as silent.  Raises CohortError: nobody answers, or refuses us.
 
-    ``between`` is called when the group's commits are known, and the logs' ends aren't yet.
+    ``after_commits`` is called when the group's commits are known, and the logs' ends aren't yet.
     """
-    heard: list[KafkaError] = []
+    errors: list[KafkaError] = []
     settings = {**conf, "log_level": "0", "allow.auto.create.topics": "false"}
-    consumer = clients.new_consumer(settings, heard.append, **{"group.id": group or "cohort-checkpoint"})
-    with _in_words(conf, group, topics, heard):
+    consumer = clients.new_consumer(settings, errors.append, **{"group.id": group or "cohort-checkpoint"})
+    with _as_cohort_errors(conf, group, topics, errors):
         try:
-            there = _partitions(consumer, topics)
-            committed = None if group is None else _committed(consumer, there)
-            between()
-            starts, silent = _offsets(consumer, there, EARLIEST)
-            ends, more = _offsets(consumer, there, LATEST)
+            partitions = _partitions(consumer, topics)
+            committed = None if group is None else _committed(consumer, partitions)
+            after_commits()
+            starts, silent = _offsets(consumer, partitions, EARLIEST)
+            ends, silent_ends = _offsets(consumer, partitions, LATEST)
         finally:
             consumer.close()
-        ids = TopicIds(settings).ask({tp.topic for tp in there}, TIMEOUT_S)
-    return KafkaPositions(starts, ends, ids, committed, {**silent, **more})
+        ids = TopicIds(settings).ask({tp.topic for tp in partitions}, TIMEOUT_S)
+    return KafkaPositions(starts, ends, ids, committed, {**silent, **silent_ends})
 
 
 def _partitions(consumer: Consumer, topics: Collection[str]) -> list[TopicPartition]:
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for topic in sorted(topics):
-        about = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        if about.error is None:
-            found += [TopicPartition(topic, number) for number in about.partitions]
-        elif about.error.code() not in _GONE:
-            raise KafkaException(about.error)
-    return found
+        metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if metadata.error is None:
+            partitions += [TopicPartition(topic, number) for number in metadata.partitions]
+        elif metadata.error.code() not in _MISSING:
+            raise KafkaException(metadata.error)
+    return partitions
 
 
 def _offsets(
@@ -61,38 +61,38 @@ def _offsets(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     if not partitions:
         return {}, {}
-    asked = [Position(tp.topic, tp.partition, spec) for tp in partitions]
-    found: dict[TopicPartition, int] = {}
+    positions = [Position(tp.topic, tp.partition, spec) for tp in partitions]
+    offsets: dict[TopicPartition, int] = {}
     silent: dict[TopicPartition, str] = {}
-    for each in consumer.offsets_for_times(asked, timeout=TIMEOUT_S):
-        tp = TopicPartition(each.topic, each.partition)
-        if each.error is None and each.offset >= 0:
-            found[tp] = each.offset
+    for answer in consumer.offsets_for_times(positions, timeout=TIMEOUT_S):
+        tp = TopicPartition(answer.topic, answer.partition)
+        if answer.error is None and answer.offset >= 0:
+            offsets[tp] = answer.offset
         else:
-            silent[tp] = each.error.name() if each.error else "no offset"
-    return found, silent
+            silent[tp] = answer.error.name() if answer.error else "no offset"
+    return offsets, silent
 
 
 def _committed(consumer: Consumer, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     if not partitions:
         return {}
     answers = consumer.committed([Position(tp.topic, tp.partition) for tp in partitions], timeout=TIMEOUT_S)
-    for each in answers:
-        if each.error is not None:
-            raise KafkaException(each.error)
-    return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+    return {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
 
 
 @contextmanager
-def _in_words(
-    conf: Mapping[str, str], group: str | None, topics: Collection[str], heard: list[KafkaError]
+def _as_cohort_errors(
+    conf: Mapping[str, str], group: str | None, topics: Collection[str], client_errors: list[KafkaError]
 ) -> Iterator[None]:
     """Kafka's errors as a CohortError of one line."""
     try:
         yield
     except (KafkaException, TimeoutError) as error:
         inner = clients.error_of(error) if isinstance(error, KafkaException) else None
-        every = [*([inner] if inner else []), *heard]
+        every = [*([inner] if inner else []), *client_errors]
         codes = {each.code() for each in every}
         if refused := [each for each in every if each.code() in kafka_errors.AUTHENTICATION]:
             raise kafka_errors.unauthenticated(conf, clients.text_of(refused[-1])) from None

@@ -11,7 +11,7 @@ from sparkcohort.cli.checkpoint import logs
 from sparkcohort.cli.checkpoint.folder import Folder
 from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, OffsetEntry, Source, source_of
 from sparkcohort.cli.checkpoint.positions import PartitionComparison
-from sparkcohort.cli.checkpoint.repairs import Mend, unreadable
+from sparkcohort.cli.checkpoint.repairs import Mend, read_problem
 from sparkcohort.cli.views import View, duration
 from sparkcohort.runtime.errors import CohortError
 
@@ -39,18 +39,22 @@ class PlannedBatch:
 
 def batches(folder: Folder, last: int) -> list[PlannedBatch]:
     """The last batches, oldest first.  Raises CohortError where a file can't be read at all."""
-    planned = [each.number for each in folder.logs["offsets"]]
-    done = {each.number for each in folder.logs["commits"]}
-    numbers = sorted({*planned, *(number for number in done if number > max(planned, default=-1))})
-    found: list[PlannedBatch] = []
+    numbers_planned = [each.number for each in folder.logs["offsets"]]
+    numbers_committed = {each.number for each in folder.logs["commits"]}
+    numbers = sorted(
+        {*numbers_planned, *(number for number in numbers_committed if number > max(numbers_planned, default=-1))}
+    )
+    listed: list[PlannedBatch] = []
     for number in numbers[-last - 1 :]:
-        before = found[-1].sources if found and found[-1].number == number - 1 else {}
-        found.append(_batch(folder, number, number in set(planned), number in done, before))
-    return found[-last:]
+        sources_before = listed[-1].sources if listed and listed[-1].number == number - 1 else {}
+        listed.append(
+            _batch(folder, number, number in set(numbers_planned), number in numbers_committed, sources_before)
+        )
+    return listed[-last:]
 
 
 def _batch(
-    folder: Folder, number: int, planned: bool, done: bool, before: Mapping[Source, KafkaEnds | None]
+    folder: Folder, number: int, planned: bool, done: bool, sources_before: Mapping[Source, KafkaEnds | None]
 ) -> PlannedBatch:
     entry, wrong, version = None, "", ""
     name = f"offsets/{number}"
@@ -64,26 +68,28 @@ def _batch(
     if done:
         text = folder.read(f"commits/{number}")
         try:
-            wrong = wrong or unreadable(text, f"commits/{number}")
+            wrong = wrong or read_problem(text, f"commits/{number}")
         except BrokenLog as error:
             wrong = str(error)
         version = text.partition("\n")[0][:9]
     sources = {source: source_of(line, name) for source, line in entry.sources.items()} if entry else {}
-    return PlannedBatch(number, done, entry, sources, version, _records(before, sources), wrong)
+    return PlannedBatch(number, done, entry, sources, version, _records(sources_before, sources), wrong)
 
 
-def _records(before: Mapping[Source, KafkaEnds | None], after: Mapping[Source, KafkaEnds | None]) -> int | None:
+def _records(
+    ends_before: Mapping[Source, KafkaEnds | None], ends_after: Mapping[Source, KafkaEnds | None]
+) -> int | None:
     """How many offsets a batch spans; None where the one before isn't known, or a source begins in it."""
-    if not before or not after.keys() <= before.keys():
+    if not ends_before or not ends_after.keys() <= ends_before.keys():
         return None
-    pairs = [(old, new) for source, new in after.items() if (old := before[source]) and new]
+    pairs = [(old, new) for source, new in ends_after.items() if (old := ends_before[source]) and new]
     return sum(end - old.ends.get(tp, end) for old, new in pairs for tp, end in new.ends.items())
 
 
-def title(folder: Folder, shown: Sequence[PlannedBatch]) -> list[str]:
+def title(folder: Folder, batches: Sequence[PlannedBatch]) -> list[str]:
     """What there is to say of the whole checkpoint."""
     planned, done = folder.logs["offsets"], folder.logs["commits"]
-    last, committed = (found[-1].number if found else None for found in (planned, done))
+    last, committed = (files[-1].number if files else None for files in (planned, done))
     try:
         query = logs.query_id(folder.read("metadata"), "metadata") if folder.exists("metadata") else "none"
     except CohortError as error:
@@ -100,7 +106,7 @@ def title(folder: Folder, shown: Sequence[PlannedBatch]) -> list[str]:
         )
     if last is not None and (committed is None or committed < last):
         lines.append(f"batch {last} is in flight: planned and not committed; a restart runs it with these very ends")
-    for batch in shown[-1:]:
+    for batch in batches[-1:]:
         if batch.entry:
             conf = batch.entry.metadata.get("conf")
             conf = conf if isinstance(conf, dict) else {}  # whoever wrote it may have written anything
@@ -112,30 +118,30 @@ def title(folder: Folder, shown: Sequence[PlannedBatch]) -> list[str]:
     return lines
 
 
-def as_view(shown: Sequence[PlannedBatch]) -> View:
+def as_view(batches: Sequence[PlannedBatch]) -> View:
     """A row a batch."""
     rows = []
-    for batch in shown:
+    for batch in batches:
         state = "broken" if batch.trouble else "committed" if batch.committed else "in flight"
-        at = batch.entry.metadata.get("batchTimestampMs") if batch.entry else None
+        timestamp_ms = batch.entry.metadata.get("batchTimestampMs") if batch.entry else None
         planned = (
-            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at / 1000))
-            if isinstance(at, int) and 0 <= at < 2**45
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp_ms / 1000))
+            if isinstance(timestamp_ms, int) and 0 <= timestamp_ms < 2**45
             else None
         )
-        age = duration(max(time.time() * 1000 - at, 0)) if planned and isinstance(at, int) else None
+        age = duration(max(time.time() * 1000 - timestamp_ms, 0)) if planned and isinstance(timestamp_ms, int) else None
         forms = ",".join(each.form if each else "other" for each in batch.sources.values())
         count = sum(len(each.ends) for each in batch.sources.values() if each)
         rows.append((batch.number, state, planned, age, forms or None, len(batch.sources), count, batch.records))
     return View(BATCHES, tuple(rows))
 
 
-def offsets(shown: Sequence[PlannedBatch]) -> View:
+def offsets(batches: Sequence[PlannedBatch]) -> View:
     """A row a partition, of the last batch; of the one before too where the last is in flight."""
-    wanted = [batch for batch in shown if batch.entry][-1 if shown and shown[-1].committed else -2 :]
+    listed = [batch for batch in batches if batch.entry][-1 if batches and batches[-1].committed else -2 :]
     rows = [
         (batch.number, place, each.form, tp.topic, tp.partition, offset, each.ids.get(tp.topic))
-        for batch in wanted
+        for batch in listed
         for place, each in batch.sources.items()
         if each
         for tp, offset in sorted(each.ends.items())
@@ -153,10 +159,10 @@ def differences(rows: Sequence[PartitionComparison]) -> View:
         for row in rows
     ]
     objects = tuple({**asdict(row), "fails": row.fails, "meaning": row.meaning} for row in rows)
-    said = sorted(
+    notes = sorted(
         {f"group {(row.group or '').split(' ')[0]}: {row.meaning}" for row in rows if row.group not in (None, "equal")}
     )
-    return View(DIFF, tuple(cells), objects, notes=tuple(said))
+    return View(DIFF, tuple(cells), objects, notes=tuple(notes))
 
 
 def restart(rows: Sequence[PartitionComparison]) -> str:
@@ -167,13 +173,13 @@ def restart(rows: Sequence[PartitionComparison]) -> str:
     return f"a restart goes on: {records} offsets of {len(rows)} partitions to read by now{first}; nothing is lost"
 
 
-def mends(found: Sequence[Mend]) -> View:
+def mends(files: Sequence[Mend]) -> View:
     """A row a file."""
     rows = [
         (
-            *(mend.path, "refused" if mend.refused else "write" if mend.text is not None else "remove", mend.why),
+            *(mend.path, "refused" if mend.refused else "write" if mend.text is not None else "remove", mend.reason),
             *(mend.refused or mend.effect, mend.loss or None),
         )
-        for mend in found
+        for mend in files
     ]
     return View(MENDS, tuple(rows))

@@ -21,9 +21,9 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import MalformedOffsets, ids_in, load, read
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-NAMED: Final = "v2"
+BY_NAME: Final = "v2"
 """Spark 4.2's, of queries with ``spark.sql.streaming.offsetLog.formatVersion=2``: each source by its name, in any order."""
-VERSIONS: Final = ("v1", NAMED)
+VERSIONS: Final = ("v1", BY_NAME)
 COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
 VOID: Final = "-"
 """What stands for a source that had no offset yet (Spark: ``SERIALIZED_VOID_OFFSET``)."""
@@ -80,20 +80,20 @@ def read_offsets(text: str, name: str) -> OffsetEntry:
     metadata = _object(lines[0], f"{name}, line 2")
     if len(lines) < 2:
         raise BrokenLog(f"{name} has no offsets: it ends after its metadata")
-    if version == NAMED and text.endswith("\n"):
+    if version == BY_NAME and text.endswith("\n"):
         lines.append("")  # Spark ends no file so: what was cut off is a source
     sources: dict[Source, str | None] = {}
     for number, line in enumerate(lines[1:]):
-        where = f"{name}, line {number + 3}"
-        source, end = _named(line, where) if version == NAMED else (number, line)
+        place = f"{name}, line {number + 3}"
+        source, end = _split_name(line, place) if version == BY_NAME else (number, line)
         if source in sources:
-            raise BrokenLog(f"{where} is of source {source}, as a line before it")
-        _complete(end, where)
+            raise BrokenLog(f"{place} is of source {source}, as a line before it")
+        _complete(end, place)
         sources[source] = None if end == VOID else end
     return OffsetEntry(version, metadata, sources)
 
 
-def _named(line: str, name: str) -> tuple[str, str]:
+def _split_name(line: str, name: str) -> tuple[str, str]:
     source, colon, text = line.partition(":")
     if not colon or not re.fullmatch(r"\w+", source, re.ASCII):
         raise BrokenLog(f"{name} doesn't begin with a source's name: it is cut off, or was changed")
@@ -112,10 +112,10 @@ def read_commit(text: str, name: str) -> CommitEntry:
 
 def query_id(text: str, name: str) -> str:
     """The id of the query, from the file ``metadata``.  Raises BrokenLog."""
-    found = _object(text, name).get("id")
-    if not isinstance(found, str) or not found:
+    identifier = _object(text, name).get("id")
+    if not isinstance(identifier, str) or not identifier:
         raise BrokenLog(f"{name} has no id")
-    return found
+    return identifier
 
 
 def source_of(line: str | None, name: str) -> KafkaEnds | None:
@@ -129,17 +129,20 @@ def source_of(line: str | None, name: str) -> KafkaEnds | None:
         return None
 
 
-def rewritten(text: str, source: Source, line: str) -> str:
+def rewrite_source(text: str, source: Source, line: str) -> str:
     r"""The same file, which can be read, with another end of one source.
 
-    >>> rewritten("v1\n{}\na\nb", 1, "c") == "v1\n{}\na\nc"
+    >>> rewrite_source("v1\n{}\na\nb", 1, "c") == "v1\n{}\na\nc"
     True
-    >>> rewritten("v2\n{}\na:x\nb:y", "b", "z") == "v2\n{}\na:x\nb:z"
+    >>> rewrite_source("v2\n{}\na:x\nb:y", "b", "z") == "v2\n{}\na:x\nb:z"
     True
     """
     lines = text.split("\n")
     if isinstance(source, str):
-        place, line = next(at for at, each in enumerate(lines[2:]) if each.startswith(f"{source}:")), f"{source}:{line}"
+        place, line = (
+            next(index for index, each in enumerate(lines[2:]) if each.startswith(f"{source}:")),
+            f"{source}:{line}",
+        )
     else:
         place = source
     lines[2 + place] = line
@@ -163,20 +166,20 @@ def _lines(text: str, name: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def _unknown(version: str, name: str, known: str) -> BrokenLog:
+def _unknown(version: str, name: str, newest: str) -> BrokenLog:
     if version[:1] == "v" and version[1:].isdecimal():
-        return UnknownVersion(f"{name} is of version {version[:9]}; {known} is the newest that is known here")
-    return BrokenLog(f"{name} doesn't begin with a version such as {known}")
+        return UnknownVersion(f"{name} is of version {version[:9]}; {newest} is the newest that is known here")
+    return BrokenLog(f"{name} doesn't begin with a version such as {newest}")
 
 
 def _object(text: str, name: str) -> Mapping[str, Any]:
     try:
-        found = load(text, name)
+        value = load(text, name)
     except MalformedOffsets as error:
         raise BrokenLog(str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise BrokenLog(f"{name} is no JSON object")
-    return found
+    return value
 
 
 def _complete(line: str, name: str) -> None:

@@ -10,9 +10,9 @@ from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 OK: Final = "ok"
-LOST: Final = "lost to retention"
-BEYOND: Final = "beyond the log's end"
-ANEW: Final = "topic made anew"
+EXPIRED: Final = "lost to retention"
+PAST_END: Final = "beyond the log's end"
+RECREATED: Final = "topic made anew"
 MISSING: Final = "no such partition"
 NEW: Final = "new partition"
 UNKNOWN: Final = "no answer"
@@ -70,7 +70,7 @@ class PartitionComparison:
     @property
     def fails(self) -> bool:
         """Whether a restart ends with an error, or (``failOnDataLoss=false``) goes on without records."""
-        return self.verdict in (LOST, BEYOND, ANEW, MISSING)
+        return self.verdict in (EXPIRED, PAST_END, RECREATED, MISSING)
 
     @property
     def meaning(self) -> str:
@@ -86,23 +86,23 @@ def compare(plan: RestartPlan, brokers: KafkaPositions) -> list[PartitionCompari
     >>> row.verdict, row.lost, row.restart_from, row.records, row.group
     ('lost to retention', 3, 8, 12, 'equal')
     """
-    known = plan.start or plan.planned
-    if known is None:
+    ends = plan.start or plan.planned
+    if ends is None:
         return []
-    topics = {tp.topic for tp in known.ends}
-    there = {tp for tp in brokers.ends if tp.topic in topics}
-    return [_row(tp, plan, brokers, known) for tp in sorted({*known.ends, *there})]
+    topics = {tp.topic for tp in ends.ends}
+    kafka_partitions = {tp for tp in brokers.ends if tp.topic in topics}
+    return [_row(tp, plan, brokers, ends) for tp in sorted({*ends.ends, *kafka_partitions})]
 
 
-def _row(tp: TopicPartition, plan: RestartPlan, brokers: KafkaPositions, known: KafkaEnds) -> PartitionComparison:
-    at = plan.start.ends.get(tp) if plan.start else None
+def _row(tp: TopicPartition, plan: RestartPlan, brokers: KafkaPositions, ends: KafkaEnds) -> PartitionComparison:
+    checkpoint = plan.start.ends.get(tp) if plan.start else None
     planned = plan.planned.ends.get(tp) if plan.planned else None
     first, last = brokers.starts.get(tp), brokers.ends.get(tp)
-    verdict, lost = _judge(tp, at, planned, brokers, known)
-    begin = at
-    if verdict in (LOST, NEW):
+    verdict, lost_count = _judge(tp, checkpoint, planned, brokers, ends)
+    begin = checkpoint
+    if verdict in (EXPIRED, NEW):
         begin = first
-    elif verdict in (ANEW, MISSING, BEYOND, UNKNOWN):
+    elif verdict in (RECREATED, MISSING, PAST_END, UNKNOWN):
         begin = None
     count = max(last - begin, 0) if begin is not None and last is not None else None
     committed = (brokers.committed or {}).get(tp)
@@ -110,7 +110,7 @@ def _row(tp: TopicPartition, plan: RestartPlan, brokers: KafkaPositions, known: 
         plan.source,
         tp.topic,
         tp.partition,
-        at,
+        checkpoint,
         planned,
         first,
         last,
@@ -118,14 +118,14 @@ def _row(tp: TopicPartition, plan: RestartPlan, brokers: KafkaPositions, known: 
         begin,
         last if begin is not None else None,
         count,
-        lost,
-        None if brokers.committed is None else _beside(at, committed),
+        lost_count,
+        None if brokers.committed is None else _group_position(checkpoint, committed),
         verdict,
     )
 
 
 def _judge(
-    tp: TopicPartition, at: int | None, planned: int | None, brokers: KafkaPositions, known: KafkaEnds
+    tp: TopicPartition, checkpoint: int | None, planned: int | None, brokers: KafkaPositions, ends: KafkaEnds
 ) -> tuple[str, int | None]:
     """The verdict, and how many offsets are lost (None: nobody knows)."""
     first, last = brokers.starts.get(tp), brokers.ends.get(tp)
@@ -133,22 +133,22 @@ def _judge(
         return UNKNOWN, None
     if first is None or last is None:
         return MISSING, None
-    was, now = known.ids.get(tp.topic), brokers.ids.get(tp.topic)
-    if was and now and was != now:
-        return ANEW, None
-    if tp not in known.ends:
+    id_before, id_now = ends.ids.get(tp.topic), brokers.ids.get(tp.topic)
+    if id_before and id_now and id_before != id_now:
+        return RECREATED, None
+    if tp not in ends.ends:
         return NEW, 0
-    furthest = max(at or 0, planned or 0)
+    furthest = max(checkpoint or 0, planned or 0)
     if furthest > last:
-        return BEYOND, furthest - last
-    if at is not None and at < first:
-        return LOST, first - at
+        return PAST_END, furthest - last
+    if checkpoint is not None and checkpoint < first:
+        return EXPIRED, first - checkpoint
     return OK, 0
 
 
-def _beside(at: int | None, committed: int | None) -> str:
+def _group_position(checkpoint: int | None, committed: int | None) -> str:
     if committed is None:
         return "none"
-    if at is None or committed == at:
+    if checkpoint is None or committed == checkpoint:
         return "equal"
-    return f"ahead by {committed - at}" if committed > at else f"behind by {at - committed}"
+    return f"ahead by {committed - checkpoint}" if committed > checkpoint else f"behind by {checkpoint - committed}"

@@ -1,7 +1,7 @@
 r"""What mends a checkpoint: which files go, which are written anew, and what that costs.  Decisions only; ``cohort checkpoint repair`` writes.
 
 >>> whole = "v1\n{}\n" + '{"t":{"0":7}}'
->>> [mend.path for mend in of_files(Files({2: whole, 3: ""}, {2: 'v1\n{"nextBatchWatermarkMs":0}'}, '{"id":"q"}'))]
+>>> [mend.path for mend in mend_files(Files({2: whole, 3: ""}, {2: 'v1\n{"nextBatchWatermarkMs":0}'}, '{"id":"q"}'))]
 ['offsets/3']
 """
 
@@ -14,7 +14,14 @@ from typing import Final
 
 from sparkcohort.cli.checkpoint import logs
 from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, Source, UnknownVersion
-from sparkcohort.cli.checkpoint.positions import ANEW, BEYOND, LOST, MISSING, KafkaPositions, PartitionComparison
+from sparkcohort.cli.checkpoint.positions import (
+    EXPIRED,
+    MISSING,
+    PAST_END,
+    RECREATED,
+    KafkaPositions,
+    PartitionComparison,
+)
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 DOUBLES: Final = "a sink that takes a batch's number for its contents (as the file sink and Delta do) may skip it, others get its records again"
@@ -43,19 +50,19 @@ class Mend:
 
     path: str
     text: str | None
-    why: str
+    reason: str
     effect: str
     loss: str = ""
     refused: str = ""
 
 
-def of_files(files: Files) -> list[Mend]:
+def mend_files(files: Files) -> list[Mend]:
     """What mends files that Spark can't read, and logs that don't fit each other.  Raises UnknownVersion."""
-    found = [*_metadata(files), *_last_offsets(files), *_earlier_offsets(files), *_commits(files)]
-    return list({mend.path: mend for mend in reversed(found)}.values())[::-1]
+    mends = [*_metadata(files), *_last_offsets(files), *_earlier_offsets(files), *_commits(files)]
+    return list({mend.path: mend for mend in reversed(mends)}.values())[::-1]
 
 
-def unreadable(text: str, name: str) -> str:
+def read_problem(text: str, name: str) -> str:
     """Why a file of a log can't be read; "" where it can.  Raises UnknownVersion."""
     try:
         if name.startswith("offsets/"):
@@ -74,31 +81,33 @@ def unreadable(text: str, name: str) -> str:
 def _metadata(files: Files) -> list[Mend]:
     """Spark (4.2) starts neither with a broken one nor, where there are logs, without one."""
     if files.metadata is None:
-        why = "metadata is not there" if files.offsets or files.commits else ""
+        reason = "metadata is not there" if files.offsets or files.commits else ""
     else:
-        why = unreadable(files.metadata, "metadata")
+        reason = read_problem(files.metadata, "metadata")
     effect = (
         "the query gets a new id; a sink that remembers batches by the query's id (Delta) doesn't know the old ones"
     )
-    return [Mend("metadata", json.dumps({"id": files.fresh_id}, separators=(",", ":")), why, effect)] if why else []
+    return (
+        [Mend("metadata", json.dumps({"id": files.fresh_id}, separators=(",", ":")), reason, effect)] if reason else []
+    )
 
 
 def _last_offsets(files: Files) -> list[Mend]:
     """The last batch planned can't be read: it is planned anew, from the end of the one before."""
     last = max(files.offsets, default=-1)
-    why = unreadable(files.offsets[last], f"offsets/{last}") if last >= 0 else ""
-    if not why:
+    reason = read_problem(files.offsets[last], f"offsets/{last}") if last >= 0 else ""
+    if not reason:
         return []
     path = f"offsets/{last}"
-    if last - 1 in files.offsets and unreadable(files.offsets[last - 1], f"offsets/{last - 1}"):
+    if last - 1 in files.offsets and read_problem(files.offsets[last - 1], f"offsets/{last - 1}"):
         refused = f"offsets/{last - 1} can't be read either: nobody knows where to begin; start with a new checkpoint (the group's commits are its start)"
-        return [Mend(path, None, why, "", refused=refused)]
+        return [Mend(path, None, reason, "", refused=refused)]
     if last > 0 and last - 1 not in files.offsets:
-        return [Mend(path, None, why, "", refused=f"offsets/{last - 1}, its start, is not there")]
+        return [Mend(path, None, reason, "", refused=f"offsets/{last - 1}, its start, is not there")]
     effect = f"batch {last} is planned anew from the end of batch {last - 1}; {DOUBLES}"
     if last == 0:
         effect = "batch 0 is planned anew from the query's start: the group's commits, or startingOffsets"
-    mends = [Mend(path, None, why, effect)]
+    mends = [Mend(path, None, reason, effect)]
     if last in files.commits:
         loss = f"batch {last} was done: its records are delivered again" if files.stateful else ""
         mends.append(Mend(f"commits/{last}", None, "a commit without its offsets", f"batch {last} runs again", loss))
@@ -108,17 +117,17 @@ def _last_offsets(files: Files) -> list[Mend]:
 def _earlier_offsets(files: Files) -> list[Mend]:
     """Spark reads the file before the last one too, even where it needs nothing of it."""
     last = max(files.offsets, default=-1)
-    if last < 1 or unreadable(files.offsets[last], f"offsets/{last}"):
+    if last < 1 or read_problem(files.offsets[last], f"offsets/{last}"):
         return []
-    before = f"offsets/{last - 1}"
-    why = unreadable(files.offsets[last - 1], before) if last - 1 in files.offsets else f"{before} is not there"
-    if not why:
+    path = f"offsets/{last - 1}"
+    reason = read_problem(files.offsets[last - 1], path) if last - 1 in files.offsets else f"{path} is not there"
+    if not reason:
         return []
-    if last in files.commits and not unreadable(files.commits[last], f"commits/{last}"):
+    if last in files.commits and not read_problem(files.commits[last], f"commits/{last}"):
         effect = f"it becomes a copy of offsets/{last}: Spark wants it there, and reads on from batch {last}"
-        return [Mend(before, files.offsets[last], why, effect)]
+        return [Mend(path, files.offsets[last], reason, effect)]
     refused = f"it is the start of batch {last}, which is in flight: nobody knows it; start with a new checkpoint (the group's commits are its start)"
-    return [Mend(before, None, why, "", refused=refused)]
+    return [Mend(path, None, reason, "", refused=refused)]
 
 
 def _commits(files: Files) -> list[Mend]:
@@ -126,26 +135,29 @@ def _commits(files: Files) -> list[Mend]:
     mends: list[Mend] = []
     for number, text in sorted(files.commits.items()):
         path = f"commits/{number}"
-        why = unreadable(text, path)
+        reason = read_problem(text, path)
         if number > planned:
-            why = "a commit without its offsets: Spark fails with CONCURRENT_STREAM_LOG_UPDATE"
+            reason = "a commit without its offsets: Spark fails with CONCURRENT_STREAM_LOG_UPDATE"
             effect = f"batch {number} is planned anew from the end of batch {planned}: its records are delivered again; {DOUBLES}"
             loss = f"batch {number} was done, and in the output" if files.stateful else ""
-            mends.append(Mend(path, None, why, effect, loss))
-        elif why and number == max(files.commits):
-            mends.append(_broken_commit(files, number, planned, why))
+            mends.append(Mend(path, None, reason, effect, loss))
+        elif reason and number == max(files.commits):
+            mends.append(_broken_commit(files, number, planned, reason))
     return mends
 
 
-def _broken_commit(files: Files, number: int, planned: int, why: str) -> Mend:
+def _broken_commit(files: Files, number: int, planned: int, reason: str) -> Mend:
     path = f"commits/{number}"
     if number < planned:
         # Spark plans a batch only after the one before is committed, and starts with a warning where that commit is gone.
         checkpoint_ids = any(_version(text) not in ("", "v1") for text in files.commits.values())
         refused = "it has the ids of the state's checkpoints, which nobody else knows" if checkpoint_ids else ""
-        return Mend(path, None, why, f"nothing: batch {planned}, in flight, runs as planned", refused=refused)
+        return Mend(path, None, reason, f"nothing: batch {planned}, in flight, runs as planned", refused=refused)
     return Mend(
-        path, None, why, f"batch {number} runs again with the same records: a sink that is keyed by it gets no double"
+        path,
+        None,
+        reason,
+        f"batch {number} runs again with the same records: a sink that is keyed by it gets no double",
     )
 
 
@@ -160,7 +172,7 @@ def _version(text: str) -> str:
 # --- offsets that no log has -----------------------------------------------------------------------
 
 
-def of_positions(files: Files, rows: Iterable[PartitionComparison], brokers: KafkaPositions) -> list[Mend]:
+def mend_positions(files: Files, rows: Iterable[PartitionComparison], brokers: KafkaPositions) -> list[Mend]:
     """What moves a checkpoint to offsets that the logs have; each costs what it says.  The files have to be readable."""
     bad: dict[Source, list[PartitionComparison]] = {}
     for row in rows:
@@ -174,11 +186,11 @@ def of_positions(files: Files, rows: Iterable[PartitionComparison], brokers: Kaf
         if number not in files.offsets:
             refused = "batch 0 is in flight, whose start is not in the checkpoint: start with a new checkpoint"
             return [Mend(f"offsets/{last}", None, words(next(iter(bad.values()))), "", refused=refused)]
-        mends.append(_moved(files.offsets[number], name, bad, brokers, stateful=files.stateful))
+        mends.append(_move_offsets(files.offsets[number], name, bad, brokers, stateful=files.stateful))
     return [mend for mend in mends if mend.refused or mend.text != files.offsets[int(mend.path.rpartition("/")[2])]]
 
 
-def _moved(
+def _move_offsets(
     text: str,
     name: str,
     bad: Mapping[Source, Sequence[PartitionComparison]],
@@ -190,33 +202,33 @@ def _moved(
     every = [row for rows in bad.values() for row in rows]
     for source, rows in bad.items():
         line = entry.sources.get(source)  # None in the batch before the one that a source begins in
-        found = logs.source_of(line, name)
-        if found is None or line is None:
+        old = logs.source_of(line, name)
+        if old is None or line is None:
             continue
-        ends, ids = _placed(found, rows, brokers)
+        ends, ids = _new_ends(old, rows, brokers)
         if not ends:
             refused = f"nothing would be left of source {source}: none of its partitions exists; create the topic, or start with a new checkpoint"
             return Mend(name, None, words(rows), "", refused=refused)
-        text = logs.rewritten(text, source, logs.as_line(ends, ids, line))
+        text = logs.rewrite_source(text, source, logs.as_line(ends, ids, line))
     state = "; what state was made of them stays as it is, so aggregates lack these records" if stateful else ""
     return Mend(name, text, words(every), effects(every), f"{costs(every)}{state}")
 
 
-def _placed(
-    found: KafkaEnds, rows: Sequence[PartitionComparison], brokers: KafkaPositions
+def _new_ends(
+    old: KafkaEnds, rows: Sequence[PartitionComparison], brokers: KafkaPositions
 ) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-    ends, ids = dict(found.ends), dict(found.ids)
+    ends, ids = dict(old.ends), dict(old.ids)
     for row in rows:
         tp = TopicPartition(row.topic, row.partition)
         if row.verdict == MISSING:
             ends.pop(tp, None)
-        elif row.verdict == LOST and tp in ends:
+        elif row.verdict == EXPIRED and tp in ends:
             ends[tp] = max(ends[tp], brokers.starts[tp])
-        elif row.verdict == ANEW or (row.verdict == BEYOND and row.topic not in ids):
+        elif row.verdict == RECREATED or (row.verdict == PAST_END and row.topic not in ids):
             ends[tp] = brokers.starts[tp]
-        elif row.verdict == BEYOND:  # the same topic: its log was cut, and what is written now follows on its end
+        elif row.verdict == PAST_END:  # the same topic: its log was cut, and what is written now follows on its end
             ends[tp] = min(ends.get(tp, brokers.ends[tp]), brokers.ends[tp])
-        if row.verdict == ANEW and row.topic in ids:
+        if row.verdict == RECREATED and row.topic in ids:
             ids[row.topic] = brokers.ids[row.topic]
     return ends, {topic: ids[topic] for topic in ids if any(tp.topic == topic for tp in ends)}
 
@@ -224,46 +236,46 @@ def _placed(
 def words(rows: Sequence[PartitionComparison]) -> str:
     """Which partitions, and what is wrong with them.
 
-    >>> words([PartitionComparison(0, "t", n, 5, None, 8, 9, None, 8, 9, 1, 3, None, LOST) for n in range(7)])
+    >>> words([PartitionComparison(0, "t", n, 5, None, 8, 9, None, 8, 9, 1, 3, None, EXPIRED) for n in range(7)])
     'lost to retention: t-0, t-1, t-2, t-3, t-4 and 2 more'
     """
-    said = []
+    parts = []
     for verdict in sorted({row.verdict for row in rows}):
-        named = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
-        more = f" and {len(named) - 5} more" if len(named) > 5 else ""
-        said.append(f"{verdict}: {', '.join(named[:5])}{more}")
-    return "; ".join(said)
+        names = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        parts.append(f"{verdict}: {', '.join(names[:5])}{more}")
+    return "; ".join(parts)
 
 
 def effects(rows: Sequence[PartitionComparison]) -> str:
     """Where they are read from afterwards."""
-    told = {
-        LOST: "to the log's start",
+    targets = {
+        EXPIRED: "to the log's start",
         MISSING: "out of the checkpoint",
-        ANEW: "to the new topic's start",
-        BEYOND: "to the log's end where it is the same topic, else to its start",
+        RECREATED: "to the new topic's start",
+        PAST_END: "to the log's end where it is the same topic, else to its start",
     }
-    return "moved " + ", ".join(told[verdict] for verdict in sorted({row.verdict for row in rows}))
+    return "moved " + ", ".join(targets[verdict] for verdict in sorted({row.verdict for row in rows}))
 
 
 def costs(rows: Sequence[PartitionComparison]) -> str:
     """What is lost, by count where that is known."""
-    counted = sum(row.lost or 0 for row in rows if row.verdict in (LOST, BEYOND))
+    counted = sum(row.lost or 0 for row in rows if row.verdict in (EXPIRED, PAST_END))
     unknown = [row for row in rows if row.lost is None]
-    said = [f"{counted} offsets are gone"] if counted else []
+    parts = [f"{counted} offsets are gone"] if counted else []
     if unknown:
-        said.append(
+        parts.append(
             f"what {len(unknown)} partitions of a deleted topic had behind the checkpoint is gone, nobody knows how much"
         )
-    return "; ".join(said)
+    return "; ".join(parts)
 
 
-def parsed(files: Files) -> dict[int, logs.OffsetEntry]:
+def read_entries(files: Files) -> dict[int, logs.OffsetEntry]:
     """The offsets that can be read, by batch."""
-    found: dict[int, logs.OffsetEntry] = {}
+    entries: dict[int, logs.OffsetEntry] = {}
     for number, text in files.offsets.items():
         try:
-            found[number] = logs.read_offsets(text, f"offsets/{number}")
+            entries[number] = logs.read_offsets(text, f"offsets/{number}")
         except BrokenLog:
             continue
-    return found
+    return entries

@@ -16,22 +16,22 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 
 
-def refuse(folder: Folder, files: Files) -> None:
+def check_not_running(folder: Folder, files: Files) -> None:
     """Raise CohortError if a live query on this host reads the topics of this checkpoint, or if that can't be told."""
     if hidden := connection_file.name_hidden():
         raise CohortError(f"{folder.place}: whether a live query uses it can't be told{hidden}; or say --not-running")
     topics = {
         tp.topic
-        for entry in repairs.parsed(files).values()
+        for entry in repairs.read_entries(files).values()
         for line in entry.sources.values()
-        if (found := source_of(line, "offsets"))
-        for tp in found.ends
+        if (ends := source_of(line, "offsets"))
+        for tp in ends.ends
     }
     for run in connection_file.live():
-        shared = sorted(topics & _read_by(run)) if topics else []
-        if shared:
+        common = sorted(topics & _read_by(run)) if topics else []
+        if common:
             raise CohortError(
-                f"{folder.place}: group {run.group_id} (process {run.pid}) runs on this host and reads {', '.join(shared[:5])}, as this "
+                f"{folder.place}: group {run.group_id} (process {run.pid}) runs on this host and reads {', '.join(common[:5])}, as this "
                 "checkpoint does: stop that query, or say --not-running if it has another checkpoint"
             )
 

@@ -18,7 +18,7 @@ from sparkcohort.cli import printing
 from sparkcohort.cli.checkpoint import shadow_ranges
 from sparkcohort.cli.checkpoint.folder import Folder
 from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source, read_offsets, source_of
-from sparkcohort.cli.checkpoint.shadow_ranges import DIFFERS, EQUAL, GONE, UNREAD, RangeComparison
+from sparkcohort.cli.checkpoint.shadow_ranges import DIFFERS, EQUAL, EXPIRED, UNREAD, RangeComparison
 from sparkcohort.cli.checkpoint.two_readers import TwoReaders
 from sparkcohort.cli.client_config import client_config
 from sparkcohort.cli.views import View
@@ -27,9 +27,9 @@ from sparkcohort.runtime.protocol.partitions import Range
 
 COLUMNS: Final = ("BATCH", "SOURCE", "TOPIC", "PARTITION", "FROM", "TO", "RECORDS", "BYTES", "CRC32", "VERDICT", "WHY")
 BY_BATCH: Final = ("BATCH", "PARTITIONS", "RECORDS", "BYTES", "VERDICT")
-VERDICTS: Final = (EQUAL, GONE, UNREAD, DIFFERS)
+VERDICTS: Final = (EQUAL, EXPIRED, UNREAD, DIFFERS)
 """From the best to the worst."""
-KEPT: Final = 10_000
+MOST_ROWS: Final = 10_000
 """Rows that are printed at the end; the counts are of all."""
 LOOK_S: Final = 1.0
 MOST_FAILURES: Final = 10
@@ -60,9 +60,9 @@ class BatchLine(NamedTuple):
 class ShadowSummary:
     """What was compared so far: the last rows and batches, whatever is not equal, and counts of all."""
 
-    equal: deque[RangeComparison] = field(default_factory=lambda: deque(maxlen=KEPT))
-    others: list[RangeComparison] = field(default_factory=list)
-    lines: deque[BatchLine] = field(default_factory=lambda: deque(maxlen=KEPT))
+    equal: deque[RangeComparison] = field(default_factory=lambda: deque(maxlen=MOST_ROWS))
+    unequal: list[RangeComparison] = field(default_factory=list)
+    lines: deque[BatchLine] = field(default_factory=lambda: deque(maxlen=MOST_ROWS))
     batches: int = 0
     records: int = 0
     size: int = 0
@@ -74,8 +74,8 @@ class ShadowSummary:
             self.verdicts[row.verdict] += 1
             if row.verdict == EQUAL:
                 self.equal.append(row)
-            elif len(self.others) < KEPT:
-                self.others.append(row)
+            elif len(self.unequal) < MOST_ROWS:
+                self.unequal.append(row)
         records, size = sum(row.records for row in rows), sum(row.size for row in rows)
         worst = max((row.verdict for row in rows), key=VERDICTS.index, default=EQUAL)
         line = BatchLine(number, len(rows), records, size, worst)
@@ -85,7 +85,7 @@ class ShadowSummary:
 
     def rows(self) -> list[RangeComparison]:
         """Those that are kept, in order."""
-        return sorted((*self.equal, *self.others), key=lambda row: (row.batch, row.source, row.range))
+        return sorted((*self.equal, *self.unequal), key=lambda row: (row.batch, row.source, row.range))
 
     def words(self) -> str:
         """All of it, in a line."""
@@ -122,7 +122,7 @@ def shadow_command(
     try:
         with closing(TwoReaders(conf)) as readers:
             for number, rows in _batches(directory, readers, last, follow=follow):
-                _tell(summary.add(number, rows), rows)
+                _print_progress(summary.add(number, rows), rows)
                 if batches is not None and summary.batches >= batches:
                     break
     except KeyboardInterrupt:
@@ -147,73 +147,73 @@ class _FailedLooks:
 
     def __init__(self, *, follow: bool) -> None:
         self._follow = follow
-        self._begun = False
+        self._was_read = False
         self._count = 0
 
-    def bear(self, error: CohortError) -> None:
+    def wait_or_raise(self, error: CohortError) -> None:
         """Wait for the next try.  Raises the error where there is to be none."""
-        if not (self._follow and self._begun) or self._count >= MOST_FAILURES:
+        if not (self._follow and self._was_read) or self._count >= MOST_FAILURES:
             raise error
         if not self._count:
-            printing.tell(f"{error}; it is tried again")
+            printing.print_stderr(f"{error}; it is tried again")
         time.sleep(min(LOOK_S * 2**self._count, MOST_PAUSE_S))
         self._count += 1
 
-    def end(self) -> None:
+    def record_success(self) -> None:
         """A look has succeeded."""
         if self._count:
             click.echo("the checkpoint is read again", err=True)
-        self._begun, self._count = True, 0
+        self._was_read, self._count = True, 0
 
 
 def _batches(
     directory: str, readers: TwoReaders, last: int | None, *, follow: bool
 ) -> Iterator[tuple[int, list[RangeComparison]]]:
-    known: dict[int, Sources] = {}
+    ends: dict[int, Sources] = {}
     done, failures = -1, _FailedLooks(follow=follow)
     while True:
         try:
             folder = Folder(directory)
-            for number in _planned(folder, known, done, last):
-                before = known.get(number - 1) or _start(folder, number, known)
-                if before is not None and number in known:
-                    yield number, list(_compared(number, before, known[number], readers))
-                known.pop(number - 1, None)
+            for number in _planned(folder, ends, done, last):
+                ends_before = ends.get(number - 1) or _start(folder, number, ends)
+                if ends_before is not None and number in ends:
+                    yield number, list(_compare_batch(number, ends_before, ends[number], readers))
+                ends.pop(number - 1, None)
                 done = number
         except CohortError as error:
-            failures.bear(error)
+            failures.wait_or_raise(error)
             continue
-        failures.end()
+        failures.record_success()
         if not follow:
             return
         time.sleep(LOOK_S)
 
 
-def _planned(folder: Folder, known: dict[int, Sources], done: int, last: int | None) -> list[int]:
-    """The batches after ``done``; the ends of each, and of the one before the first, are in ``known`` afterwards."""
+def _planned(folder: Folder, ends: dict[int, Sources], done: int, last: int | None) -> list[int]:
+    """The batches after ``done``; the ends of each, and of the one before the first, are in ``ends`` afterwards."""
     numbers = [each.number for each in folder.logs["offsets"] if each.number > done]
     if done < 0 and last:
         numbers = numbers[-last - 1 :]
     # All at once: Spark removes the oldest file with each new batch.
     for number in numbers:
-        if number not in known and (sources := _sources(folder, number)) is not None:
-            known[number] = sources
+        if number not in ends and (sources := _sources(folder, number)) is not None:
+            ends[number] = sources
     return numbers if done >= 0 or not last else numbers[-last:]
 
 
-def _start(folder: Folder, number: int, known: Mapping[int, Sources]) -> Sources | None:
+def _start(folder: Folder, number: int, ends: Mapping[int, Sources]) -> Sources | None:
     """The sources' ends before the first batch that there is; None where nobody knows them."""
     if number:
         click.echo(f"batch {number} is left out: Spark has removed the one before it", err=True)
         return None
-    found = {
-        source: None if ends is None else _initial(folder, f"sources/{source}/0")
-        for source, ends in known.get(0, {}).items()
+    starts = {
+        source: None if source_ends is None else _initial(folder, f"sources/{source}/0")
+        for source, source_ends in ends.get(0, {}).items()
     }
-    if not any(found.values()):
+    if not any(starts.values()):
         click.echo('batch 0 is left out: only format("kafka") writes down where it starts', err=True)
         return None
-    return found
+    return starts
 
 
 def _initial(folder: Folder, name: str) -> KafkaEnds | None:
@@ -228,53 +228,59 @@ def _sources(folder: Folder, number: int) -> Sources | None:
     return {source: source_of(line, name) for source, line in read_offsets(folder.read(name), name).sources.items()}
 
 
-def _compared(number: int, before: Sources, after: Sources, readers: TwoReaders) -> Iterator[RangeComparison]:
-    for source, new in after.items():
-        old = before.get(source)
+def _compare_batch(
+    number: int, ends_before: Sources, ends_after: Sources, readers: TwoReaders
+) -> Iterator[RangeComparison]:
+    for source, new in ends_after.items():
+        old = ends_before.get(source)
         if old is None or new is None:
             if new is not None:
                 click.echo(f"batch {number}: source {source} begins in it, and is left out", err=True)
             continue
-        for what in shadow_ranges.left_out(old, new):
-            printing.tell(f"batch {number}: {what}; left out")
+        for skipped in shadow_ranges.skipped_partitions(old, new):
+            printing.print_stderr(f"batch {number}: {skipped}; left out")
         yield from _read(number, source, list(shadow_ranges.ranges(old, new)), readers)
 
 
 def _read(
-    number: int, source: Source, wanted: Sequence[Range], readers: TwoReaders, *, again: bool = True
+    number: int, source: Source, ranges: Sequence[Range], readers: TwoReaders, *, one_by_one: bool = True
 ) -> Iterator[RangeComparison]:
     """All at once; where that fails, one by one: a range that can't be read, or is gone meanwhile, keeps no other from it."""
     try:
-        first = readers.beginnings([each.tp for each in wanted])
-        there = [each for each in wanted if first[each.tp] <= each.start]
-        ours, theirs = (readers.ours(there), readers.theirs(there)) if there else ({}, {})
+        first = readers.beginnings([span.tp for span in ranges])
+        present = [span for span in ranges if first[span.tp] <= span.start]
+        cohort_totals, plain_totals = (
+            (readers.read_by_cohort(present), readers.read_by_consumer(present)) if present else ({}, {})
+        )
     except CohortError as error:
-        for each in wanted:
-            if again:
-                yield from _read(number, source, [each], readers, again=False)
+        for span in ranges:
+            if one_by_one:
+                yield from _read(number, source, [span], readers, one_by_one=False)
             else:
-                yield RangeComparison(number, source, each, 0, 0, 0, UNREAD, str(error))
+                yield RangeComparison(number, source, span, 0, 0, 0, UNREAD, str(error))
         return
-    for each in wanted:
-        if each in there:
-            yield shadow_ranges.compared(number, source, each, ours[each.tp], theirs[each.tp])
+    for span in ranges:
+        if span in present:
+            yield shadow_ranges.compare_totals(number, source, span, cohort_totals[span.tp], plain_totals[span.tp])
         else:
-            yield RangeComparison(number, source, each, 0, 0, 0, GONE, f"the log begins at {first[each.tp]}")
+            yield RangeComparison(number, source, span, 0, 0, 0, EXPIRED, f"the log begins at {first[span.tp]}")
 
 
-def _tell(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
+def _print_progress(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
     """Progress: a line a batch, and one for each range that is not equal."""
     click.echo(f"batch {line.batch}: {line.partitions} partitions, {line.records:,} records: {line.verdict}", err=True)
     for row in rows:
         if row.verdict != EQUAL:
-            where = f"{row.range.topic}-{row.range.partition} [{row.range.start}, {row.range.end})"
-            printing.tell(f"  {where} {row.verdict}: {row.why}")
+            place = f"{row.range.topic}-{row.range.partition} [{row.range.start}, {row.range.end})"
+            printing.print_stderr(f"  {place} {row.verdict}: {row.reason}")
 
 
 def _view(summary: ShadowSummary, *, partitions: bool) -> View:
     if not partitions:
-        return View(BY_BATCH, tuple(summary.lines), notes=_dropped(summary.batches - len(summary.lines), "batches"))
-    kept = summary.rows()
+        return View(
+            BY_BATCH, tuple(summary.lines), notes=_count_dropped(summary.batches - len(summary.lines), "batches")
+        )
+    comparisons = summary.rows()
     rows = tuple(
         (
             row.batch,
@@ -284,14 +290,14 @@ def _view(summary: ShadowSummary, *, partitions: bool) -> View:
             row.size,
             f"{row.checksum:08x}",
             row.verdict,
-            row.why or None,
+            row.reason or None,
         )
-        for row in kept
+        for row in comparisons
     )
     objects = tuple(dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows)
-    left_out = _dropped(sum(summary.verdicts.values()) - len(kept), "ranges")
+    left_out = _count_dropped(sum(summary.verdicts.values()) - len(comparisons), "ranges")
     return View(COLUMNS, rows, objects, notes=left_out, narrow=("SOURCE", "CRC32", "BYTES"))
 
 
-def _dropped(count: int, what: str) -> tuple[str, ...]:
-    return (f"{count:,} {what} before these are counted below and not shown",) if count else ()
+def _count_dropped(count: int, unit: str) -> tuple[str, ...]:
+    return (f"{count:,} {unit} before these are counted below and not shown",) if count else ()

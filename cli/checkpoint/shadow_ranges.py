@@ -25,7 +25,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 Headers = Iterable[tuple[str, bytes | None]]
 EQUAL: Final = "equal"
 DIFFERS: Final = "differs"
-GONE: Final = "lost to retention"
+EXPIRED: Final = "lost to retention"
 UNREAD: Final = "not read"
 
 
@@ -52,21 +52,21 @@ class ReadTotals:
             checksum = zlib.crc32(b"-" if part is None else b"%d:" % len(part) + part, checksum)
         self.checksum = checksum
 
-    def differences(self, other: ReadTotals) -> list[str]:
+    def differences(self, plain: ReadTotals) -> list[str]:
         """In words; none where all is the same."""
         pairs = {
-            "records": (self.records, other.records),
-            "first offset": (self.first, other.first),
-            "last offset": (self.last, other.last),
-            "bytes": (self.size, other.size),
+            "records": (self.records, plain.records),
+            "first offset": (self.first, plain.first),
+            "last offset": (self.last, plain.last),
+            "bytes": (self.size, plain.size),
         }
-        found = [f"{name} {ours} and {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
-        return [*found, "checksums differ"] if self.checksum != other.checksum else found
+        differences = [f"{name} {first} and {second}" for name, (first, second) in pairs.items() if first != second]
+        return [*differences, "checksums differ"] if self.checksum != plain.checksum else differences
 
 
 @dataclass(frozen=True, slots=True)
 class RangeComparison:
-    """One range of one batch, read twice; ``why`` says what differs, or why it was not read."""
+    """One range of one batch, read twice; ``reason`` says what differs, or why it was not read."""
 
     batch: int
     source: Source
@@ -75,63 +75,65 @@ class RangeComparison:
     size: int
     checksum: int
     verdict: str
-    why: str = ""
+    reason: str = ""
 
 
-def compared(batch: int, source: Source, wanted: Range, ours: ReadTotals, theirs: ReadTotals) -> RangeComparison:
+def compare_totals(
+    batch: int, source: Source, span: Range, cohort_totals: ReadTotals, plain_totals: ReadTotals
+) -> RangeComparison:
     """The verdict on one range.
 
-    >>> compared(3, 0, Range("t", 0, 5, 9), ReadTotals(), ReadTotals()).verdict
+    >>> compare_totals(3, 0, Range("t", 0, 5, 9), ReadTotals(), ReadTotals()).verdict
     'equal'
     """
-    why = ours.differences(theirs)
+    differences = cohort_totals.differences(plain_totals)
     return RangeComparison(
         batch,
         source,
-        wanted,
-        ours.records,
-        ours.size,
-        ours.checksum,
-        DIFFERS if why else EQUAL,
-        "; ".join(why),
+        span,
+        cohort_totals.records,
+        cohort_totals.size,
+        cohort_totals.checksum,
+        DIFFERS if differences else EQUAL,
+        "; ".join(differences),
     )
 
 
-def ranges(before: KafkaEnds, after: KafkaEnds) -> Iterator[Range]:
-    """What a batch reads, but for what ``left_out`` names.
+def ranges(ends_before: KafkaEnds, ends_after: KafkaEnds) -> Iterator[Range]:
+    """What a batch reads, but for what ``skipped_partitions`` names.
 
     >>> at = lambda **ends: KafkaEnds({TopicPartition(t, 0): end for t, end in ends.items()}, {})
     >>> list(ranges(at(t=5, u=7), at(t=9, u=7, v=3)))
     [Range(topic='t', partition=0, start=5, end=9)]
     """
-    for tp, end in sorted(after.ends.items()):
-        start = before.ends.get(tp, end)
-        if start < end and not _made_anew(before, after, tp.topic):
+    for tp, end in sorted(ends_after.ends.items()):
+        start = ends_before.ends.get(tp, end)
+        if start < end and not _is_recreated(ends_before, ends_after, tp.topic):
             yield Range(tp.topic, tp.partition, start, end)
 
 
-def left_out(before: KafkaEnds, after: KafkaEnds) -> list[str]:
+def skipped_partitions(ends_before: KafkaEnds, ends_after: KafkaEnds) -> list[str]:
     """Partitions of which nobody wrote down where the batch begins, each with the reason.
 
     >>> at = lambda end, topic_id="": KafkaEnds({TopicPartition("t", 0): end}, {"t": topic_id} if topic_id else {})
-    >>> left_out(at(9), at(4)), left_out(at(9, "a"), at(12, "b"))
+    >>> skipped_partitions(at(9), at(4)), skipped_partitions(at(9, "a"), at(12, "b"))
     (['t-0 goes back from 9 to 4'], ['t-0: the topic was made anew'])
     """
-    found = []
-    for tp, end in sorted(after.ends.items()):
-        start, name = before.ends.get(tp), f"{tp.topic}-{tp.partition}"
+    skipped = []
+    for tp, end in sorted(ends_after.ends.items()):
+        start, name = ends_before.ends.get(tp), f"{tp.topic}-{tp.partition}"
         if start is None:
-            found.append(f"{name} begins in it")
-        elif _made_anew(before, after, tp.topic):
-            found.append(f"{name}: the topic was made anew")
+            skipped.append(f"{name} begins in it")
+        elif _is_recreated(ends_before, ends_after, tp.topic):
+            skipped.append(f"{name}: the topic was made anew")
         elif end < start:
-            found.append(f"{name} goes back from {start} to {end}")
-    return found
+            skipped.append(f"{name} goes back from {start} to {end}")
+    return skipped
 
 
-def _made_anew(before: KafkaEnds, after: KafkaEnds, topic: str) -> bool:
-    was, now = before.ids.get(topic), after.ids.get(topic)
-    return was is not None and now is not None and was != now
+def _is_recreated(ends_before: KafkaEnds, ends_after: KafkaEnds, topic: str) -> bool:
+    id_before, id_now = ends_before.ids.get(topic), ends_after.ids.get(topic)
+    return id_before is not None and id_now is not None and id_before != id_now
 
 
 def initial_offsets(text: str, name: str) -> KafkaEnds:
@@ -149,6 +151,6 @@ def initial_offsets(text: str, name: str) -> KafkaEnds:
         raise CohortError(str(error)) from None
 
 
-def by_range(wanted: Iterable[Range]) -> Mapping[TopicPartition, ReadTotals]:
+def empty_totals(ranges: Iterable[Range]) -> Mapping[TopicPartition, ReadTotals]:
     """Nothing read yet of each."""
-    return {each.tp: ReadTotals() for each in wanted}
+    return {span.tp: ReadTotals() for span in ranges}

@@ -22,7 +22,7 @@ from sparkcohort.cli.client_config import BadSetting, client_config
 from sparkcohort.cli.views import printable
 from sparkcohort.runtime.errors import CohortError
 
-SHOWN: Final = 10
+DEFAULT_LAST: Final = 10
 
 _EPILOG: Final = """\b
 Examples:
@@ -54,7 +54,7 @@ def checkpoint_command() -> None:
 @checkpoint_command.command("show")
 @_directory
 @click.option(
-    "--last", type=click.IntRange(min=1, max=10_000), default=SHOWN, show_default=True, help="So many batches."
+    "--last", type=click.IntRange(min=1, max=10_000), default=DEFAULT_LAST, show_default=True, help="So many batches."
 )
 @click.option("--offsets", "partitions", is_flag=True, help="The offsets of the last batch, by source and partition.")
 @printing.output
@@ -84,12 +84,12 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
     Exit status 1 if a restart would fail, or lose records with failOnDataLoss=false.
     """
     files = Folder(directory).files()
-    _readable(files)
-    rows, _ = _compared(files, lambda: Folder(directory).files(), client_config(servers, config), group)
+    _check_readable(files)
+    rows, _ = _compare_with_kafka(files, lambda: Folder(directory).files(), client_config(servers, config), group)
     printing.print_view(listing.differences(rows), output)
     failing = [row for row in rows if row.fails]
     if failing:
-        printing.tell(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}")
+        printing.print_stderr(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}")
         return _failed()
     if output == "table":
         click.echo(listing.restart(rows))
@@ -121,26 +121,26 @@ def repair_command(
     """
     folder = Folder(directory)
     files = folder.files()
-    mends = repairs.of_files(files)
+    mends = repairs.mend_files(files)
     if not mends and (servers or config):
-        rows, brokers = _compared(files, lambda: files, client_config(servers, config), group)
-        mends = repairs.of_positions(files, rows, brokers)
+        rows, brokers = _compare_with_kafka(files, lambda: files, client_config(servers, config), group)
+        mends = repairs.mend_positions(files, rows, brokers)
     try:
         if mends:
-            _refuse(mends, accept_loss=accept_loss)
+            _check_allowed(mends, accept_loss=accept_loss)
         if mends and not not_running:
-            running.refuse(folder, files)
+            running.check_not_running(folder, files)
         done = _carry_out(folder, mends) if mends and execute else "nothing was written: add --execute"
     finally:  # after all is done: a reader may go before it has read this
         printing.print_view(listing.mends(mends), output)
     if not mends:
-        about = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
-        done = f"nothing to repair in {folder.place}{about}"
+        hint = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
+        done = f"nothing to repair in {folder.place}{hint}"
     click.echo(done, err=True)
     return 0
 
 
-def _refuse(mends: Sequence[Mend], *, accept_loss: bool) -> None:
+def _check_allowed(mends: Sequence[Mend], *, accept_loss: bool) -> None:
     """Raise CohortError where these are not carried out."""
     if refused := next((mend for mend in mends if mend.refused), None):
         raise CohortError(f"{refused.path} is not repaired: {refused.refused}")
@@ -152,7 +152,7 @@ def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
     backup = folder.back_up()
     try:
         # Commits go before the offsets they are of: where this ends half way, what is left is a batch in flight.
-        for mend in sorted(mends, key=lambda each: (not each.path.startswith("commits/"), each.path)):
+        for mend in sorted(mends, key=lambda mend: (not mend.path.startswith("commits/"), mend.path)):
             folder.write(mend.path, mend.text)
     except CohortError as error:
         raise CohortError(f"{error}; run this again, or copy {backup} back to undo it") from None
@@ -162,21 +162,21 @@ def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
     )
 
 
-def _readable(files: Files) -> None:
+def _check_readable(files: Files) -> None:
     """Raise CohortError where Spark can't read the logs."""
-    wrong = repairs.of_files(files)
+    wrong = repairs.mend_files(files)
     if wrong:
-        raise CohortError(f"a restart would fail: {wrong[0].why}; cohort checkpoint repair says what to do")
+        raise CohortError(f"a restart would fail: {wrong[0].reason}; cohort checkpoint repair says what to do")
     if not files.offsets:
         raise CohortError(
             "no batch is planned in this checkpoint: a restart begins at the group's commits, else at startingOffsets"
         )
 
 
-def _compared(
-    files: Files, again: Callable[[], Files], conf: dict[str, str], group: str | None
+def _compare_with_kafka(
+    files: Files, read_again: Callable[[], Files], conf: dict[str, str], group: str | None
 ) -> tuple[list[PartitionComparison], KafkaPositions]:
-    """The checkpoint beside Kafka; ``again`` reads it anew.
+    """The checkpoint beside Kafka; ``read_again`` reads it anew.
 
     A query that runs goes on meanwhile: the log grows, then the checkpoint, then the group.  Whoever asks the other way round
     finds none ahead of what it follows.
@@ -187,21 +187,21 @@ def _compared(
         raise CohortError("no source of this checkpoint reads Kafka")
 
     def read() -> None:
-        plans[:] = _plans(again())
+        plans[:] = _plans(read_again())
 
-    found = kafka_offsets.ask(conf, topics, group, read)
-    return [row for plan in plans for row in compare(plan, found)], found
+    positions = kafka_offsets.ask_brokers(conf, topics, group, read)
+    return [row for plan in plans for row in compare(plan, positions)], positions
 
 
 def _plans(files: Files) -> list[RestartPlan]:
     last = max(files.offsets)
-    entries = repairs.parsed(files)
+    entries = repairs.read_entries(files)
     done = last in files.commits
     plans = []
     for source, line in entries[last].sources.items():
         end = source_of(line, f"offsets/{last}")
-        before = entries.get(last - 1)
-        old = before.sources.get(source) if before else None
+        entry_before = entries.get(last - 1)
+        old = entry_before.sources.get(source) if entry_before else None
         start = end if done else source_of(old, f"offsets/{last - 1}")
         if start or end:
             plans.append(RestartPlan(source, start, None if done else end))

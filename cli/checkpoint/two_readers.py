@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
-from sparkcohort.cli.checkpoint.shadow_ranges import ReadTotals, by_range
+from sparkcohort.cli.checkpoint.shadow_ranges import ReadTotals, empty_totals
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
@@ -47,68 +47,68 @@ class TwoReaders:
         """Nothing is read yet.  Raises CohortError: no client can be made."""
         # Spark's source reads uncommitted records unless it is told otherwise; librdkafka doesn't.
         self._conf = {"isolation.level": "read_uncommitted", **conf}
-        self._ours = RangeReader(
+        self._cohort_reader = RangeReader(
             {**self._conf, "group.id": GROUP}, columns=KAFKA_ROW_WITH_HEADERS, poll_timeout_ms=int(SILENT_S * 1000)
         )
-        self._theirs = clients.new_consumer(self._conf, None, **{"group.id": GROUP, **_READS})
+        self._plain_consumer = clients.new_consumer(self._conf, None, **{"group.id": GROUP, **_READS})
 
     def close(self) -> None:
         """Let go of the clients."""
-        self._theirs.close()
-        self._ours.close()
+        self._plain_consumer.close()
+        self._cohort_reader.close()
 
     def beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each log.  Raises CohortError: nobody answers, or no such partition."""
-        found: dict[TopicPartition, int] = {}
+        beginnings: dict[TopicPartition, int] = {}
         for tp in partitions:
             try:
-                found[tp] = self._theirs.get_watermark_offsets(Position(*tp), timeout=ASK_S)[0]
+                beginnings[tp] = self._plain_consumer.get_watermark_offsets(Position(*tp), timeout=ASK_S)[0]
             except KafkaException as error:
                 raise self._failed(error, f"the log of {tp.topic}-{tp.partition} can't be asked for") from None
-        return found
+        return beginnings
 
-    def ours(self, wanted: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
+    def read_by_cohort(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
         """What ``format("cohort")`` delivers of these, one range a partition.  Raises CohortError."""
-        found = by_range(wanted)
-        for tp, _, batch in self._ours.read(wanted):
+        totals = empty_totals(ranges)
+        for tp, _, batch in self._cohort_reader.read(ranges):
             for row in _rows(batch):
-                found[tp].add(*row)
-        return found
+                totals[tp].add(*row)
+        return totals
 
-    def theirs(self, wanted: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
+    def read_by_consumer(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
         """What the plain consumer delivers of these.  Raises CohortError: refused, or nothing comes."""
-        found, left = by_range(wanted), {each.tp: each for each in wanted}
-        self._theirs.assign([Position(each.topic, each.partition, each.start) for each in wanted])
+        totals, remaining = empty_totals(ranges), {span.tp: span for span in ranges}
+        self._plain_consumer.assign([Position(span.topic, span.partition, span.start) for span in ranges])
         try:
             deadline = time.monotonic() + SILENT_S
-            while left and time.monotonic() < deadline:
-                for message in self._theirs.consume(AT_ONCE, 0.1):
+            while remaining and time.monotonic() < deadline:
+                for message in self._plain_consumer.consume(AT_ONCE, 0.1):
                     tp, position = _position(message)
-                    each = left.get(tp)
-                    if each is None or position <= each.start:
+                    span = remaining.get(tp)
+                    if span is None or position <= span.start:
                         continue
                     if message.error() is None:
                         deadline = time.monotonic() + SILENT_S
-                        if position <= each.end:
-                            found[tp].add(*_fields(message))
+                        if position <= span.end:
+                            totals[tp].add(*_fields(message))
                     # A log's end ends a range as well, if it is as far: a replica may be behind for a moment.
-                    if position >= each.end:
-                        del left[tp]
-                        self._theirs.pause([Position(*tp)])
+                    if position >= span.end:
+                        del remaining[tp]
+                        self._plain_consumer.pause([Position(*tp)])
         except KafkaException as error:
             raise self._failed(error, "the plain consumer can't read") from None
         finally:
-            self._theirs.resume([Position(*each.tp) for each in wanted])  # a pause outlives an assignment
-            self._theirs.unassign()
-        if left:
-            where = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(left)[:5])
-            raise CohortError(f"nothing came for {SILENT_S:g} s from {where}: see cohort doctor", "REQUEST_TIMED_OUT")
-        return found
+            self._plain_consumer.resume([Position(*span.tp) for span in ranges])  # a pause outlives an assignment
+            self._plain_consumer.unassign()
+        if remaining:
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(remaining)[:5])
+            raise CohortError(f"nothing came for {SILENT_S:g} s from {names}: see cohort doctor", "REQUEST_TIMED_OUT")
+        return totals
 
-    def _failed(self, error: KafkaException, what: str) -> CohortError:
+    def _failed(self, error: KafkaException, message: str) -> CohortError:
         code = clients.error_of(error)
         name = code.name() if code is not None else "UNKNOWN"
-        return CohortError(f"{what}: {redact_text(clients.text_of(error), self._conf)}", name)
+        return CohortError(f"{message}: {redact_text(clients.text_of(error), self._conf)}", name)
 
 
 def _position(message: Message) -> tuple[TopicPartition, int]:

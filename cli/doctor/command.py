@@ -26,7 +26,7 @@ Examples:
 
 
 @click.command("doctor", epilog=_EPILOG)
-@click.option("--option", "given", multiple=True, metavar="KEY=VALUE", help="As the query has it; may be repeated.")
+@click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="As the query has it; may be repeated.")
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Instead of kafka.bootstrap.servers.")
 @click.option(
     "--command-config",
@@ -39,7 +39,7 @@ Examples:
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
 @printing.output
 def doctor_command(
-    given: tuple[str, ...],
+    pairs: tuple[str, ...],
     servers: str | None,
     config: str | None,
     executors: bool,
@@ -51,15 +51,15 @@ def doctor_command(
 
     Exit status 1 if a check failed. Passwords belong in --command-config, where no list of processes shows them.
     """
-    options = _pairs(given, "--option")
-    spark, where = host.spark_conf(_pairs(conf, "--conf"))
+    options = _pairs(pairs, "--option")
+    spark, spark_source = host.spark_conf(_pairs(conf, "--conf"))
     checks = [*host.interpreters(), *host.versions(), *host.archive(), *_of_kafka(options, servers, config)]
     checks += [host.proxies(options), *host.limits(), *host.ports(options), host.memory_overhead(spark, options)]
     checks += host.executors(master, spark, EXECUTORS_S) if executors else [host.NO_EXECUTORS]
     if output == "table":
         for line in as_lines(checks):
             click.echo(views.printable(line))
-        click.echo(_verdict(checks, where))
+        click.echo(_verdict(checks, spark_source))
     else:
         printing.print_view(as_view(checks), output)
     return 1 if any(each.result == FAILED for each in checks) else 0
@@ -68,10 +68,10 @@ def doctor_command(
 def _of_kafka(options: dict[str, str], servers: str | None, config: str | None) -> list[Check]:
     java = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
     try:
-        named = "bootstrap.servers" in (properties_file.read(config) if config else {})
+        has_servers = "bootstrap.servers" in (properties_file.read(config) if config else {})
     except OptionError as error:
         raise click.ClickException(str(error)) from None
-    if not servers and not java.get("bootstrap.servers") and not named:
+    if not servers and not java.get("bootstrap.servers") and not has_servers:
         return [
             not_asked("brokers", "not asked", "--bootstrap-server HOST:PORT, or --option kafka.bootstrap.servers=…")
         ]
@@ -79,19 +79,19 @@ def _of_kafka(options: dict[str, str], servers: str | None, config: str | None) 
     return kafka.checks(client_config(servers, config, java), topics, options.get("group.id"))
 
 
-def _pairs(given: Iterable[str], name: str) -> dict[str, str]:
+def _pairs(texts: Iterable[str], name: str) -> dict[str, str]:
     """Options by name.  Raises UsageError, which shows no value."""
-    found = {}
-    for each in given:
-        key, equals, value = each.partition("=")
+    pairs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not key.strip() or not equals:
             raise click.UsageError(f"{name} takes KEY=VALUE", click.get_current_context())
-        found[key.strip()] = value
-    return found
+        pairs[key.strip()] = value
+    return pairs
 
 
-def _verdict(checks: list[Check], where: str) -> str:
+def _verdict(checks: list[Check], spark_source: str) -> str:
     bad = sum(each.result == FAILED for each in checks)
     unasked = sum(each.result == NOT_ASKED for each in checks)
     more = f", {unasked} not asked" if unasked else ""
-    return f"{len(checks)} checks, {bad} failed{more}; Spark's settings from {where}"
+    return f"{len(checks)} checks, {bad} failed{more}; Spark's settings from {spark_source}"

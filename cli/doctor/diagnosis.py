@@ -26,33 +26,33 @@ class Check:
     remedy: str = ""
 
 
-def ok(check: str, found: str) -> Check:
+def ok(check: str, finding: str) -> Check:
     """A tick."""
-    return Check(check, OK, found)
+    return Check(check, OK, finding)
 
 
-def failed(check: str, found: str, remedy: str) -> Check:
+def failed(check: str, finding: str, remedy: str) -> Check:
     """A query would fail."""
-    return Check(check, FAILED, found, remedy)
+    return Check(check, FAILED, finding, remedy)
 
 
-def warning(check: str, found: str, remedy: str) -> Check:
+def warning(check: str, finding: str, remedy: str) -> Check:
     """A query would run, and may not for long, or not well."""
-    return Check(check, WARNING, found, remedy)
+    return Check(check, WARNING, finding, remedy)
 
 
-def not_asked(check: str, found: str, remedy: str = "") -> Check:
+def not_asked(check: str, finding: str, remedy: str = "") -> Check:
     """Nothing is known; ``remedy`` says how it can be."""
-    return Check(check, NOT_ASKED, found, remedy)
+    return Check(check, NOT_ASKED, finding, remedy)
 
 
 def as_lines(checks: Sequence[Check]) -> list[str]:
     """A line for each, and one for its remedy."""
     lines = []
-    for each in checks:
-        lines.append(f"{SIGNS[each.result]} {each.check}: {each.found}")
-        if each.remedy:
-            lines.append(f"    do: {each.remedy}")
+    for check in checks:
+        lines.append(f"{SIGNS[check.result]} {check.check}: {check.found}")
+        if check.remedy:
+            lines.append(f"    do: {check.remedy}")
     return lines
 
 

@@ -50,16 +50,16 @@ def interpreters() -> list[Check]:
     worker = os.environ.get("PYSPARK_PYTHON") or "python3"
     driver = os.environ.get("PYSPARK_DRIVER_PYTHON") or worker
     set_by = "PYSPARK_PYTHON" if "PYSPARK_PYTHON" in os.environ else "not set: the first python3 in PATH"
-    found = [_python("Python of executors and sources", worker, set_by)]
+    checks = [_python("Python of executors and sources", worker, set_by)]
     if driver != worker:
-        found.append(_python("Python of the driver", driver, "PYSPARK_DRIVER_PYTHON"))
-    return found
+        checks.append(_python("Python of the driver", driver, "PYSPARK_DRIVER_PYTHON"))
+    return checks
 
 
 def _python(check: str, command: str, set_by: str) -> Check:
-    here = ".".join(map(str, sys.version_info[:2]))
+    our_version = ".".join(map(str, sys.version_info[:2]))
     remedy = f"export PYSPARK_PYTHON={sys.executable} (this command's, which has Cohort) before the session is made, for the driver; spark.pyspark.python alone doesn't do"
-    said = f"{command} ({set_by})"
+    subject = f"{command} ({set_by})"
     try:
         done = subprocess.run(
             [command, "-c", _LOOK],
@@ -70,18 +70,20 @@ def _python(check: str, command: str, set_by: str) -> Check:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return failed(check, f"{said} does not answer within {ANSWER_S:g} s: is it a Python?", remedy)
+        return failed(check, f"{subject} does not answer within {ANSWER_S:g} s: is it a Python?", remedy)
     except OSError as error:
-        return failed(check, f"{said} does not run: {error.strerror}", remedy)
+        return failed(check, f"{subject} does not run: {error.strerror}", remedy)
     lines = [line for line in done.stdout.splitlines() if line.startswith("COHORT ")]
     if not lines:
-        return failed(check, f"{said} is no Python: it ended with status {done.returncode}", remedy)
-    path, version, cohort, pyspark, why = json.loads(lines[-1].removeprefix("COHORT "))
-    if why:
-        return failed(check, f"{path} ({version}, {set_by}) can't load Cohort: {why}", remedy)
-    if version.rpartition(".")[0] != here:
+        return failed(check, f"{subject} is no Python: it ended with status {done.returncode}", remedy)
+    path, version, cohort, pyspark, trouble = json.loads(lines[-1].removeprefix("COHORT "))
+    if trouble:
+        return failed(check, f"{path} ({version}, {set_by}) can't load Cohort: {trouble}", remedy)
+    if version.rpartition(".")[0] != our_version:
         return failed(
-            check, f"{path} is {version}, this command's is {here}", f"{remedy}; driver and executors need the same"
+            check,
+            f"{path} is {version}, this command's is {our_version}",
+            f"{remedy}; driver and executors need the same",
         )
     if cohort != metadata.version("sparkcohort"):
         return failed(
@@ -94,17 +96,17 @@ def _python(check: str, command: str, set_by: str) -> Check:
 
 def versions() -> list[Check]:
     """PySpark and Java."""
-    found = []
+    checks = []
     try:
         pyspark = metadata.version("pyspark")
         fine = tuple(int(part) for part in re.findall(r"\d+", pyspark)[:2]) >= (4, 2)
-        found.append(
+        checks.append(
             ok("PySpark", pyspark)
             if fine
             else failed("PySpark", pyspark, "upgrade it to 4.2 or newer, on the driver and the executors")
         )
     except metadata.PackageNotFoundError:
-        found.append(
+        checks.append(
             warning(
                 "PySpark", "not in this Python", "pip install 'sparkcohort[spark]', unless the cluster brings its own"
             )
@@ -112,12 +114,12 @@ def versions() -> list[Check]:
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} has none" if home else "neither JAVA_HOME nor PATH has one"
+        place = f"JAVA_HOME={home} has none" if home else "neither JAVA_HOME nor PATH has one"
         return [
-            *found,
-            warning("Java", where, "install Java 17 or 21 and set JAVA_HOME, unless the driver runs elsewhere"),
+            *checks,
+            warning("Java", place, "install Java 17 or 21 and set JAVA_HOME, unless the driver runs elsewhere"),
         ]
-    return [*found, ok("Java", java)]
+    return [*checks, ok("Java", java)]
 
 
 def archive() -> list[Check]:
@@ -174,10 +176,14 @@ def proxies(options: Mapping[str, str]) -> Check:
     ]
     if not names:
         return ok("proxies", "none is set")
-    asked = [name for name in ("schema.registry.url", "kafka.sasl.oauthbearer.token.endpoint.url") if options.get(name)]
-    if asked:
+    affected = [
+        name for name in ("schema.registry.url", "kafka.sasl.oauthbearer.token.endpoint.url") if options.get(name)
+    ]
+    if affected:
         return warning(
-            "proxies", f"{', '.join(names)} set", f"if {', '.join(asked)} should go past it, name its host in no_proxy"
+            "proxies",
+            f"{', '.join(names)} set",
+            f"if {', '.join(affected)} should go past it, name its host in no_proxy",
         )
     return ok("proxies", f"{', '.join(names)} set; Kafka and the group's port go past it")
 
@@ -187,7 +193,7 @@ def limits() -> list[Check]:
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     enough = files == unlimited or files >= LEAST_FILES
-    found = [
+    checks = [
         ok(
             "file descriptors",
             f"hard limit {'none' if files == unlimited else files}; driver and agents raise theirs to it",
@@ -199,7 +205,7 @@ def limits() -> list[Check]:
     ]
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if space != unlimited and space < 2 << 30:
-        found.append(
+        checks.append(
             warning(
                 "address space",
                 f"{space >> 20} MiB",
@@ -207,23 +213,23 @@ def limits() -> list[Check]:
             )
         )
     else:
-        found.append(ok("address space", "no limit below 2 GiB"))
+        checks.append(ok("address space", "no limit below 2 GiB"))
     try:
         descriptor = os.memfd_create("cohort-doctor", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, 1 << 20)
         os.close(descriptor)
-        found.append(
+        checks.append(
             ok("shared memory", "anonymous files work; neither /dev/shm nor locked memory (ulimit -l) is used")
         )
     except OSError as error:
-        found.append(
+        checks.append(
             failed(
                 "shared memory",
                 f"memfd_create: {error.strerror}",
                 "let the container's seccomp profile allow memfd_create",
             )
         )
-    return found
+    return checks
 
 
 def ports(options: Mapping[str, str]) -> list[Check]:
@@ -243,19 +249,19 @@ def _port(name: str, text: str | None, address: str) -> Check:
         return ok(name, "left out: any free port" if name == "coordinator.port" else "left out: no metrics are served")
     if not (text.isascii() and text.isdigit() and int(text) < 65536):
         return failed(name, f"{text} is no port", f"give {name} a number from 0 to 65535")
-    where = joined(address or "*", int(text))
+    listener = joined(address or "*", int(text))
     try:
-        family, *_, place = socket.getaddrinfo(address or "0.0.0.0", int(text), type=socket.SOCK_STREAM)[0]  # noqa: S104
+        family, *_, address_info = socket.getaddrinfo(address or "0.0.0.0", int(text), type=socket.SOCK_STREAM)[0]  # noqa: S104
         with closing(socket.socket(family)) as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(place)
+            listening.bind(address_info)
     except (OSError, UnicodeError) as error:  # of a name with an empty label nobody can be asked
-        known = error if isinstance(error, OSError) else OSError("not a host name")
+        reason = error if isinstance(error, OSError) else OSError("not a host name")
         remedy = f"give {name} a free port of this host, or leave it out"
-        if name == "metrics.port" and known.errno not in (errno.EADDRINUSE, errno.EACCES):
+        if name == "metrics.port" and reason.errno not in (errno.EADDRINUSE, errno.EACCES):
             remedy = "give metrics.address 127.0.0.1, 0.0.0.0, or an address of the driver's host"
-        return failed(name, f"{where}: {known.strerror or known}", remedy)
-    return ok(name, f"{where} is free on this host, now")
+        return failed(name, f"{listener}: {reason.strerror or reason}", remedy)
+    return ok(name, f"{listener} is free on this host, now")
 
 
 def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Check:
@@ -266,17 +272,19 @@ def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Chec
         cores = int(conf.get("spark.executor.cores") or 1)
         memory_mib = _mib(conf.get("spark.executor.memory") or "1g")
         factor = float(conf.get("spark.executor.memoryOverheadFactor") or 0.1)
-        given = conf.get("spark.executor.memoryOverhead")
-        overhead = _mib(given) if given else max(LEAST_OVERHEAD_MIB, int(memory_mib * factor))
+        setting = conf.get("spark.executor.memoryOverhead")
+        overhead = _mib(setting) if setting else max(LEAST_OVERHEAD_MIB, int(memory_mib * factor))
     except (ValueError, OverflowError) as error:
         return failed(name, str(error), "correct the value")
     need = AGENT_MIB + buffer + WORKER_MIB * cores
-    said = f"{overhead} MiB{'' if given else ' (by default)'} for an agent of {AGENT_MIB + buffer} MiB and {cores} Python workers of {WORKER_MIB} MiB each"
+    summary = f"{overhead} MiB{'' if setting else ' (by default)'} for an agent of {AGENT_MIB + buffer} MiB and {cores} Python workers of {WORKER_MIB} MiB each"
     if overhead < need:
         return warning(
-            name, f"{said}, and Spark's own needs", f"--conf spark.executor.memoryOverhead={need + LEAST_OVERHEAD_MIB}m"
+            name,
+            f"{summary}, and Spark's own needs",
+            f"--conf spark.executor.memoryOverhead={need + LEAST_OVERHEAD_MIB}m",
         )
-    return ok(name, said)
+    return ok(name, summary)
 
 
 def _mib(text: str) -> int:
@@ -287,18 +295,18 @@ def _mib(text: str) -> int:
     return int(float(match[1]) * {"": 1, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}[match[2].lower()])
 
 
-def spark_conf(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
+def spark_conf(pairs_of_options: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """Spark's settings: ``spark-defaults.conf`` of this host and what was given; and where from, in words."""
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if (home := os.environ.get("SPARK_HOME")) else "")
     path = Path(folder) / "spark-defaults.conf"
     if not folder or not path.is_file():
-        return dict(given), "--conf"
+        return dict(pairs_of_options), "--conf"
     try:
         lines = path.read_text(errors="replace")[: 1 << 20].splitlines()
     except OSError as error:
-        return dict(given), f"--conf; {path} can't be read: {error.strerror}"
+        return dict(pairs_of_options), f"--conf; {path} can't be read: {error.strerror}"
     pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines if line.strip().startswith("spark."))
-    return {**{pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}, **given}, str(path)
+    return {**{pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}, **pairs_of_options}, str(path)
 
 
 def executors(master: str | None, conf: Mapping[str, str], timeout_s: float) -> list[Check]:
@@ -335,15 +343,15 @@ def executors(master: str | None, conf: Mapping[str, str], timeout_s: float) -> 
             return [_executor(each) for each in json.loads(line.removeprefix("COHORT "))]
         if line.startswith("FAILED "):
             return [failed("executors", line.removeprefix("FAILED "), "as it says")]
-    said = [line.strip() for line in done.stderr.splitlines() if not line.lstrip().startswith(("at ", "... "))]
-    words = next((line for line in reversed(said) if "Exception" in line or "Error" in line), "nothing was said")
+    lines = [line.strip() for line in done.stderr.splitlines() if not line.lstrip().startswith(("at ", "... "))]
+    words = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), "nothing was said")
     return [
         failed("executors", f"Spark did not start: {words[:300]}", "try spark-submit with the same --master and --conf")
     ]
 
 
-def _executor(found: list[Any]) -> Check:
-    path, version, host, trouble = found
+def _executor(answer: list[Any]) -> Check:
+    path, version, host, trouble = answer
     check = f"executor on {host}"
     if trouble:
         return failed(
@@ -351,9 +359,11 @@ def _executor(found: list[Any]) -> Check:
             f"{path} ({version}) can't load Cohort: {trouble}",
             "install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host",
         )
-    mine = ".".join(map(str, sys.version_info[:2]))
-    if version.rpartition(".")[0] != mine:
-        return failed(check, f"{path} is {version}, the driver's {mine}", "the same Python version on every host")
+    our_version = ".".join(map(str, sys.version_info[:2]))
+    if version.rpartition(".")[0] != our_version:
+        return failed(
+            check, f"{path} is {version}, the driver's {our_version}", "the same Python version on every host"
+        )
     return ok(check, f"{path} ({version})")
 
 

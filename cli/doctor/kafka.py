@@ -40,68 +40,68 @@ _CAN_READ: Final = (AclOperation.READ, AclOperation.DESCRIBE)
 
 def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) -> list[Check]:
     """Everything that the brokers tell."""
-    heard: list[KafkaError] = []
+    errors: list[KafkaError] = []
     try:
-        admin, cluster = _cluster(conf, heard)
+        admin, cluster = _cluster(conf, errors)
     except KafkaException as error:
-        return unanswered(conf, error, heard)
+        return diagnose_silence(conf, error, errors)
     brokers = {broker.id: (broker.host, broker.port) for broker in cluster.brokers.values()}
-    found = _listeners(conf, brokers, "the bootstrap answers")
-    known = []
+    results = _listeners(conf, brokers, "the bootstrap answers")
+    readable = []
     for topic in topics:
-        check, there = _bounded(f"topic {topic}", conf, lambda topic=topic: _topic(admin, topic))  # type: ignore[misc]
-        found.append(check)
-        known += [topic] * there
+        check, exists = _bounded(f"topic {topic}", conf, lambda topic=topic: _topic(admin, topic))  # type: ignore[misc]
+        results.append(check)
+        readable += [topic] * exists
     if not topics:
-        found.append(not_asked("topics", "none is named", "--option subscribe=TOPIC"))
+        results.append(not_asked("topics", "none is named", "--option subscribe=TOPIC"))
     if group:
-        found.append(_bounded(f"group {group}", conf, lambda: _group(admin, conf, group, known))[0])
+        results.append(_bounded(f"group {group}", conf, lambda: _group(admin, conf, group, readable))[0])
     else:
-        found.append(not_asked("group", "none is named", "--option group.id=GROUP"))
-    found.append(_bounded("clocks", conf, lambda: (_clocks(admin, known), True))[0])
-    return found
+        results.append(not_asked("group", "none is named", "--option group.id=GROUP"))
+    results.append(_bounded("clocks", conf, lambda: (_clocks(admin, readable), True))[0])
+    return results
 
 
-def unanswered(conf: Mapping[str, str], error: KafkaException, heard: Collection[KafkaError]) -> list[Check]:
-    """What there is to tell where no broker has answered; ``heard`` is what librdkafka has said meanwhile."""
-    refused = any(each.code() in kafka_errors.AUTHENTICATION for each in heard)
-    advertised = {} if refused else _advertised(heard)
-    found = _listeners(conf, advertised, "somebody has told of them") if advertised else []
+def diagnose_silence(conf: Mapping[str, str], error: KafkaException, errors: Collection[KafkaError]) -> list[Check]:
+    """What there is to tell where no broker has answered; ``errors`` is what librdkafka has said meanwhile."""
+    refused = any(each.code() in kafka_errors.AUTHENTICATION for each in errors)
+    advertised = {} if refused else _advertised(errors)
+    results = _listeners(conf, advertised, "somebody has told of them") if advertised else []
     # An address that can't be tried, or answers by now, is no reason why nobody has answered.
-    explained = any(each.result == FAILED for each in found)
-    return found if explained else [*found, _no_broker(conf, error, heard)]
+    explained = any(each.result == FAILED for each in results)
+    return results if explained else [*results, _no_broker(conf, error, errors)]
 
 
-def _cluster(conf: Mapping[str, str], heard: list[KafkaError]) -> tuple[AdminClient, Any]:
+def _cluster(conf: Mapping[str, str], errors: list[KafkaError]) -> tuple[AdminClient, Any]:
     """The brokers; a refused login is known before the time is over."""
     deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_S
     while True:
         # Another one each time: once it knows the brokers by what they advertise, librdkafka asks nobody else, and where
         # it has heard that before we asked, there is nobody to answer us.
-        admin = clients.new_admin({**conf, "log_level": "0", "error_cb": heard.append})  # type: ignore[dict-item]
+        admin = clients.new_admin({**conf, "log_level": "0", "error_cb": errors.append})  # type: ignore[dict-item]
         try:
             return admin, admin.list_topics(timeout=wait_s)
         except KafkaException:
             admin.poll(0)
             wait_s = min(2 * wait_s, deadline - time.monotonic())
-            if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in heard):
+            if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in errors):
                 raise
 
 
-def _advertised(heard: Collection[KafkaError]) -> dict[int, tuple[str, int]]:
+def _advertised(errors: Collection[KafkaError]) -> dict[int, tuple[str, int]]:
     """Brokers that somebody has told of, by what librdkafka says of those that it doesn't reach: ``host:port/id: Connect to …``."""
-    told = (_ADVERTISED.match(clients.text_of(each)) for each in heard if each.code() == KafkaError._TRANSPORT)
-    return {int(each["id"]): (each["host"], int(each["port"])) for each in told if each is not None}
+    matches = (_ADVERTISED.match(clients.text_of(each)) for each in errors if each.code() == KafkaError._TRANSPORT)
+    return {int(each["id"]): (each["host"], int(each["port"])) for each in matches if each is not None}
 
 
-def _no_broker(conf: Mapping[str, str], error: KafkaException, heard: Collection[KafkaError]) -> Check:
-    where = conf["bootstrap.servers"]
-    refused = [each for each in heard if each.code() in kafka_errors.AUTHENTICATION]
-    reasons = refused or [each for each in heard if each.code() != KafkaError._ALL_BROKERS_DOWN] or list(heard)
+def _no_broker(conf: Mapping[str, str], error: KafkaException, errors: Collection[KafkaError]) -> Check:
+    servers = conf["bootstrap.servers"]
+    refused = [each for each in errors if each.code() in kafka_errors.AUTHENTICATION]
+    reasons = refused or [each for each in errors if each.code() != KafkaError._ALL_BROKERS_DOWN] or list(errors)
     text = redact_text(clients.text_of(reasons[-1] if reasons else error), conf)
     if refused:
-        return failed("brokers", f"login at {where} refused: {text}", "check security.protocol, sasl.* and ssl.*")
-    return failed("brokers", f"{where}: {text}", "check the address, the network, and security.protocol")
+        return failed("brokers", f"login at {servers} refused: {text}", "check security.protocol, sasl.* and ssl.*")
+    return failed("brokers", f"{servers}: {text}", "check the address, the network, and security.protocol")
 
 
 def _bounded(name: str, conf: Mapping[str, str], act: Callable[[], tuple[Check, bool]]) -> tuple[Check, bool]:
@@ -115,14 +115,14 @@ def _bounded(name: str, conf: Mapping[str, str], act: Callable[[], tuple[Check, 
 # --- listeners -------------------------------------------------------------------------------------
 
 
-def _listeners(conf: Mapping[str, str], brokers: Mapping[int, tuple[str, int]], known: str) -> list[Check]:
+def _listeners(conf: Mapping[str, str], brokers: Mapping[int, tuple[str, int]], remark: str) -> list[Check]:
     impossible = connection.unsupported(conf)
     if impossible:
-        return [not_asked("listeners", f"each one can't be tried by our own client ({impossible}); {known}")]
+        return [not_asked("listeners", f"each one can't be tried by our own client ({impossible}); {remark}")]
     settings = connection.Settings.of(conf)
-    shown = sorted(brokers.items())[:MOST_BROKERS]
+    nodes = sorted(brokers.items())[:MOST_BROKERS]
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda each: _listener(each[0], each[1][0], each[1][1], settings), shown))
+        return list(pool.map(lambda node: _listener(node[0], node[1][0], node[1][1], settings), nodes))
 
 
 def _listener(node: int, host: str, port: int, settings: connection.Settings) -> Check:
@@ -154,11 +154,11 @@ def _listener(node: int, host: str, port: int, settings: connection.Settings) ->
 
 def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
     name = f"topic {topic}"
-    asked = admin.describe_topics(
+    futures = admin.describe_topics(
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
     )
     try:
-        about = asked[topic].result(TIMEOUT_S + 1)
+        description = futures[topic].result(TIMEOUT_S + 1)
     except KafkaException as error:
         if clients.code_of(error) == kafka_errors.TOPIC_DENIED:
             return failed(
@@ -169,28 +169,29 @@ def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
                 name, "it is not there", f"kafka-topics --create --topic {topic}, or correct subscribe"
             ), False
         raise
-    missing = _missing(about.authorized_operations)
+    missing = _missing(description.authorized_operations)
     if missing:
         return failed(name, f"{_words(missing)} is not allowed", _grant("topic", topic, missing)), True
-    return ok(name, f"{counted(len(about.partitions), 'partition')}; describe and read are allowed"), True
+    return ok(name, f"{counted(len(description.partitions), 'partition')}; describe and read are allowed"), True
 
 
 def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Collection[str]) -> tuple[Check, bool]:
     name = f"group {group}"
-    asked = group_requests.describe_groups(admin, [group], operations=True)
+    futures = group_requests.describe_groups(admin, [group], operations=True)
     try:
-        about = asked[group].result(TIMEOUT_S + 1)
+        description = futures[group].result(TIMEOUT_S + 1)
     except KafkaException as error:
         if clients.code_of(error) == kafka_errors.GROUP_DENIED:
             return failed(name, "no permission to describe it", _grant("group", group, _CAN_READ)), False
         if clients.code_of(error) != KafkaError.GROUP_ID_NOT_FOUND:
             raise
         return _commits(conf, group, topics), True
-    missing = _missing(about.authorized_operations)
+    missing = _missing(description.authorized_operations)
     if missing:
         return failed(name, f"{_words(missing)} is not allowed", _grant("group", group, missing)), True
     return ok(
-        name, f"{about.state.name.lower()}, {counted(len(about.members), 'member')}; describe and read are allowed"
+        name,
+        f"{description.state.name.lower()}, {counted(len(description.members), 'member')}; describe and read are allowed",
     ), True
 
 
@@ -234,8 +235,8 @@ def _words(operations: Collection[AclOperation]) -> str:
 
 
 def _grant(kind: str, name: str, operations: Collection[AclOperation]) -> str:
-    said = " ".join(f"--operation {each.name.capitalize()}" for each in operations)
-    return f"kafka-acls --bootstrap-server … --add --allow-principal User:… {said} --{kind} {name}"
+    flags = " ".join(f"--operation {each.name.capitalize()}" for each in operations)
+    return f"kafka-acls --bootstrap-server … --add --allow-principal User:… {flags} --{kind} {name}"
 
 
 # --- clocks ----------------------------------------------------------------------------------------
@@ -248,10 +249,10 @@ def _clocks(admin: AdminClient, topics: Collection[str]) -> Check:
         return not_asked(name, "Kafka tells its time in records only, and no topic is named")
     topic = min(topics)
     numbers = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-    asked = admin.list_offsets(
+    futures = admin.list_offsets(
         {Position(topic, each): OffsetSpec.max_timestamp() for each in numbers}, request_timeout=TIMEOUT_S
     )
-    stamps = [future.result(TIMEOUT_S + 1).timestamp for future in asked.values()]
+    stamps = [future.result(TIMEOUT_S + 1).timestamp for future in futures.values()]
     newest = max(stamps, default=-1) / 1000
     if newest < 0:
         return not_asked(name, f"Kafka tells its time in records only, and {topic} has none")

@@ -70,24 +70,24 @@ class Case:
 
 def parse(text: str | bytes) -> Case:
     """Read a case.  Raises CaseError."""
-    said = _object(_json(text), "", CASE_KEYS, required=("topics", "members"))
-    shared: dict[str, str] = {}
-    topics = _topics(said["topics"])
-    members = _mapping(said["members"], "members")
+    value = _object(_json(text), "", CASE_KEYS, required=("topics", "members"))
+    names: dict[str, str] = {}
+    topics = _topics(value["topics"])
+    members = _mapping(value["members"], "members")
     if len(members) > MOST_MEMBERS:
         _fail("members", f"{len(members):,} are too many, at most {MOST_MEMBERS:,}")
     return Case(
         topics=topics,
-        members={member: _member(value, f"members.{_bare(member)}", shared) for member, value in members.items()},
-        racks=_racks(said.get("racks", {}), topics),
-        assignor="" if "assignor" not in said else _name(said["assignor"], "assignor"),
-        load_balance=_load_balance(said.get("load_balance", {})),
+        members={member: _member(item, f"members.{_bare(member)}", names) for member, item in members.items()},
+        racks=_racks(value.get("racks", {}), topics),
+        assignor="" if "assignor" not in value else _name(value["assignor"], "assignor"),
+        load_balance=_load_balance(value.get("load_balance", {})),
     )
 
 
 def as_value(case: Case) -> dict[str, Any]:
     """The case as ``parse`` reads it, in plain values; what is at its default is left out."""
-    racks = {topic: [sorted(where) for where in case.racks[topic]] for topic in sorted(case.racks)}
+    racks = {topic: [sorted(replica_racks) for replica_racks in case.racks[topic]] for topic in sorted(case.racks)}
     return {
         **({"assignor": case.assignor} if case.assignor else {}),
         "topics": dict(sorted(case.topics.items())),
@@ -98,14 +98,14 @@ def as_value(case: Case) -> dict[str, Any]:
 
 
 def _load_balance(value: Any) -> LoadBalance:
-    said = _object(value, "load_balance", LoadBalance._fields, required=())
-    threshold = _rate(said.get("threshold", USUAL.threshold), "load_balance.threshold")
+    options = _object(value, "load_balance", LoadBalance._fields, required=())
+    threshold = _rate(options.get("threshold", USUAL.threshold), "load_balance.threshold")
     if threshold <= 1:
         _fail("load_balance.threshold", f"expected a number above 1, got {_abbreviated(threshold)}")
     return LoadBalance(
         threshold,
-        _count(said.get("after_ms", USUAL.after_ms), "load_balance.after_ms"),
-        _count(said.get("max_moves", USUAL.max_moves), "load_balance.max_moves"),
+        _count(options.get("after_ms", USUAL.after_ms), "load_balance.after_ms"),
+        _count(options.get("max_moves", USUAL.max_moves), "load_balance.max_moves"),
     )
 
 
@@ -118,7 +118,7 @@ def _subscription_json(member: MemberSubscription) -> dict[str, Any]:
         "rack": member.rack,
     }
     if member.since:
-        value["since"] = [[*partition, at] for partition, at in sorted(member.since.items())]
+        value["since"] = [[*partition, generation] for partition, generation in sorted(member.since.items())]
     if member.loads:
         value["loads"] = [[*partition, *load] for partition, load in sorted(member.loads.items())]
     return value
@@ -146,13 +146,13 @@ def _json(text: str | bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
         raise CaseError(
             f"the key {quoted(next(key for key in keys if keys.count(key) > 1))} stands twice in one object"
         )
-    return found
+    return value
 
 
 def _constant(word: str) -> NoReturn:
@@ -171,34 +171,34 @@ def check_size(topics: Mapping[str, int]) -> None:
         raise CaseError(f"topics: {total:,} partitions are too many, at most {MOST_PARTITIONS:,}")
 
 
-def _member(value: Any, where: str, shared: dict[str, str]) -> MemberSubscription:
-    said = _object(value, where, MEMBER_KEYS, required=("topics",))
-    owned = _partitions(said.get("owned", []), f"{where}.owned", shared)
+def _member(value: Any, path: str, names: dict[str, str]) -> MemberSubscription:
+    fields = _object(value, path, MEMBER_KEYS, required=("topics",))
+    owned = _partitions(fields.get("owned", []), f"{path}.owned", names)
     return MemberSubscription(
-        topics=_subscription(said["topics"], f"{where}.topics", shared),
+        topics=_subscription(fields["topics"], f"{path}.topics", names),
         owned=owned,
-        generation=_generation(said.get("generation", -1), f"{where}.generation"),
-        instance_id=_optional(said.get("instance_id"), f"{where}.instance_id"),
-        rack=_optional(said.get("rack"), f"{where}.rack"),
-        since=_by_partition(said.get("since", []), f"{where}.since", 3, _since),
-        loads=_by_partition(said.get("loads", []), f"{where}.loads", 5, _load),
+        generation=_generation(fields.get("generation", -1), f"{path}.generation"),
+        instance_id=_optional(fields.get("instance_id"), f"{path}.instance_id"),
+        rack=_optional(fields.get("rack"), f"{path}.rack"),
+        since=_by_partition(fields.get("since", []), f"{path}.since", 3, _acquisition),
+        loads=_by_partition(fields.get("loads", []), f"{path}.loads", 5, _load),
     )
 
 
-def _subscription(value: Any, where: str, shared: dict[str, str]) -> tuple[str, ...]:
+def _subscription(value: Any, path: str, names: dict[str, str]) -> tuple[str, ...]:
     topics = tuple(
-        shared.setdefault(name, name)
-        for place, item in enumerate(_list(value, where))
-        for name in [_name(item, f"{where}[{place}]")]
+        names.setdefault(name, name)
+        for place, item in enumerate(_list(value, path))
+        for name in [_name(item, f"{path}[{place}]")]
     )
-    _no_duplicates(topics, where, quoted)
+    _no_duplicates(topics, path, quoted)
     return topics
 
 
-def _partitions(value: Any, where: str, shared: dict[str, str]) -> tuple[Partition, ...]:
+def _partitions(value: Any, path: str, names: dict[str, str]) -> tuple[Partition, ...]:
     """``[["orders", 0], …]``; written for a million of them."""
-    found: list[Partition] = []
-    for item in _list(value, where):
+    partitions: list[Partition] = []
+    for item in _list(value, path):
         if (
             type(item) is list
             and len(item) == 2
@@ -206,137 +206,137 @@ def _partitions(value: Any, where: str, shared: dict[str, str]) -> tuple[Partiti
             and type(item[1]) is int
             and 0 <= item[1] <= MOST_GENERATION
         ):
-            found.append((shared.setdefault(item[0], item[0]), item[1]))
+            partitions.append((names.setdefault(item[0], item[0]), item[1]))
         else:
-            _partition(item, f"{where}[{len(found)}]", 2)
-    _no_duplicates(found, where, lambda partition: f"{_bare(partition[0])}-{partition[1]}")
-    return tuple(found)
+            _partition(item, f"{path}[{len(partitions)}]", 2)
+    _no_duplicates(partitions, path, lambda partition: f"{_bare(partition[0])}-{partition[1]}")
+    return tuple(partitions)
 
 
-def _partition(item: Any, where: str, length: int) -> Partition:
+def _partition(item: Any, path: str, length: int) -> Partition:
     """The first two of a list of ``length``."""
     shape = "[topic, partition" + {2: "]", 3: ", generation]", 5: ", records, bytes, backlog]"}[length]
     if type(item) is not list or len(item) != length:
-        _fail(where, f"expected {shape}, got {_abbreviated(item)}")
+        _fail(path, f"expected {shape}, got {_abbreviated(item)}")
     topic, number = item[:2]
-    return _name(topic, f"{where}[0]"), _count(number, f"{where}[1]")
+    return _name(topic, f"{path}[0]"), _count(number, f"{path}[1]")
 
 
-def _by_partition(value: Any, where: str, length: int, make: Callable[[list[Any], str], T]) -> dict[Partition, T]:
-    found: dict[Partition, T] = {}
-    for place, item in enumerate(_list(value, where)):
-        partition = _partition(item, f"{where}[{place}]", length)
-        if partition in found:
-            _fail(where, f"{_bare(partition[0])}-{partition[1]} stands twice")
-        found[partition] = make(item[2:], f"{where}[{place}]")
-    return found
+def _by_partition(value: Any, path: str, length: int, make: Callable[[list[Any], str], T]) -> dict[Partition, T]:
+    values: dict[Partition, T] = {}
+    for place, item in enumerate(_list(value, path)):
+        partition = _partition(item, f"{path}[{place}]", length)
+        if partition in values:
+            _fail(path, f"{_bare(partition[0])}-{partition[1]} stands twice")
+        values[partition] = make(item[2:], f"{path}[{place}]")
+    return values
 
 
-def _since(rest: list[Any], where: str) -> int:
-    return _generation(rest[0], f"{where}[2]")
+def _acquisition(figures: list[Any], path: str) -> int:
+    return _generation(figures[0], f"{path}[2]")
 
 
-def _load(rest: list[Any], where: str) -> Load:
-    records, size = (_rate(rest[place], f"{where}[{place + 2}]") for place in (0, 1))
-    return Load(records, size, _count(rest[2], f"{where}[4]", most=int(MOST)))
+def _load(figures: list[Any], path: str) -> Load:
+    records, size = (_rate(figures[place], f"{path}[{place + 2}]") for place in (0, 1))
+    return Load(records, size, _count(figures[2], f"{path}[4]", most=int(MOST)))
 
 
-def _rate(value: Any, where: str) -> float:
+def _rate(value: Any, path: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= MOST:
-        _fail(where, f"expected a number from 0 to {f'{MOST:g}'.replace('+', '')}, got {_abbreviated(value)}")
+        _fail(path, f"expected a number from 0 to {f'{MOST:g}'.replace('+', '')}, got {_abbreviated(value)}")
     return float(value)
 
 
 def _racks(value: Any, topics: Mapping[str, int]) -> Racks:
     racks: dict[str, tuple[tuple[str, ...], ...]] = {}
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    row_of: dict[tuple[str, ...], tuple[str, ...]] = {}
     for topic, partitions in _mapping(value, "racks").items():
-        where = f"racks.{_bare(topic)}"
+        path = f"racks.{_bare(topic)}"
         if topic not in topics:
             _fail("racks", f"there is no topic {quoted(topic)}{nearest(topic, topics)}")
-        rows = _list(partitions, where)
+        rows = _list(partitions, path)
         if len(rows) != topics[topic]:
-            _fail(where, f"{counted(len(rows), 'partition')} listed, but topics has {topics[topic]:,} of them")
-        found = []
+            _fail(path, f"{counted(len(rows), 'partition')} listed, but topics has {topics[topic]:,} of them")
+        topic_racks = []
         for place, row in enumerate(rows):
             try:
-                names = known.get(tuple(row)) if type(row) is list else None
+                names = row_of.get(tuple(row)) if type(row) is list else None
             except TypeError:  # something in it that can't be looked up is no rack
                 names = None
-            found.append(_new_row(row, f"{where}[{place}]", known) if names is None else names)
-        racks[topic] = tuple(found)
+            topic_racks.append(_new_row(row, f"{path}[{place}]", row_of) if names is None else names)
+        racks[topic] = tuple(topic_racks)
     return racks
 
 
-def _new_row(row: Any, where: str, known: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[str, ...]:
+def _new_row(row: Any, path: str, row_of: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[str, ...]:
     """The racks of a partition, seen for the first time: there are few kinds of a million partitions."""
     if type(row) is not list or not all(type(rack) is str and rack for rack in row):
-        _fail(where, f'expected the racks of its replicas, like ["a", "b"], got {_abbreviated(row)}')
-    return known.setdefault(tuple(row), tuple(dict.fromkeys(row)))
+        _fail(path, f'expected the racks of its replicas, like ["a", "b"], got {_abbreviated(row)}')
+    return row_of.setdefault(tuple(row), tuple(dict.fromkeys(row)))
 
 
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _object(value: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> dict[str, Any]:
-    found = _mapping(value, where)
-    for key in found:
+def _object(value: Any, path: str, keys: tuple[str, ...], required: tuple[str, ...]) -> dict[str, Any]:
+    fields = _mapping(value, path)
+    for key in fields:
         if key not in keys:
-            _fail(where, f"unknown key {quoted(key)}{nearest(key, keys)}")
+            _fail(path, f"unknown key {quoted(key)}{nearest(key, keys)}")
     for key in required:
-        if key not in found:
-            _fail(where, f"the key {quoted(key)} is missing")
-    return {key: item for key, item in found.items() if item is not None or key in required}  # null: not told
+        if key not in fields:
+            _fail(path, f"the key {quoted(key)} is missing")
+    return {key: item for key, item in fields.items() if item is not None or key in required}  # null: not told
 
 
-def _mapping(value: Any, where: str) -> dict[str, Any]:
+def _mapping(value: Any, path: str) -> dict[str, Any]:
     if type(value) is not dict:
-        _fail(where, f"expected a JSON object, got {_abbreviated(value)}")
+        _fail(path, f"expected a JSON object, got {_abbreviated(value)}")
     if "" in value:
-        _fail(where, "an empty name")
+        _fail(path, "an empty name")
     return value
 
 
-def _list(value: Any, where: str) -> list[Any]:
+def _list(value: Any, path: str) -> list[Any]:
     if type(value) is not list:
-        _fail(where, f"expected a JSON list, got {_abbreviated(value)}")
+        _fail(path, f"expected a JSON list, got {_abbreviated(value)}")
     return value
 
 
-def _name(value: Any, where: str) -> str:
+def _name(value: Any, path: str) -> str:
     if type(value) is not str or not value:
-        _fail(where, f"expected a name, got {_abbreviated(value)}")
+        _fail(path, f"expected a name, got {_abbreviated(value)}")
     return value
 
 
-def _optional(value: Any, where: str) -> str | None:
-    return None if value is None else _name(value, where)
+def _optional(value: Any, path: str) -> str | None:
+    return None if value is None else _name(value, path)
 
 
-def _count(value: Any, where: str, most: int = MOST_GENERATION) -> int:
+def _count(value: Any, path: str, most: int = MOST_GENERATION) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        _fail(where, f"expected a whole number from 0 to {most:,}, got {_abbreviated(value)}")
+        _fail(path, f"expected a whole number from 0 to {most:,}, got {_abbreviated(value)}")
     return value
 
 
-def _generation(value: Any, where: str) -> int:
+def _generation(value: Any, path: str) -> int:
     if type(value) is not int or not -1 <= value <= MOST_GENERATION:
-        _fail(where, f"expected a generation, a whole number from 0 on, or -1 for none, got {_abbreviated(value)}")
+        _fail(path, f"expected a generation, a whole number from 0 on, or -1 for none, got {_abbreviated(value)}")
     return value
 
 
-def _no_duplicates(found: Iterable[T], where: str, name: Callable[[T], str]) -> None:
-    items = list(found)
+def _no_duplicates(values: Iterable[T], path: str, name: Callable[[T], str]) -> None:
+    items = list(values)
     if len(set(items)) == len(items):
         return
-    seen: set[T] = set()
-    twice = next(item for item in items if item in seen or seen.add(item))  # type: ignore[func-returns-value]
-    _fail(where, f"{name(twice)} stands twice")
+    earlier: set[T] = set()
+    twice = next(item for item in items if item in earlier or earlier.add(item))  # type: ignore[func-returns-value]
+    _fail(path, f"{name(twice)} stands twice")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, choices: Iterable[str]) -> str:
     """``; did you mean "X"?`` where something known is called nearly so, else what there is."""
-    names = sorted(known)
+    names = sorted(choices)
     if near := difflib.get_close_matches(word, names, n=1, cutoff=0.5):
         return f"; did you mean {quoted(near[0])}?"
     more = f" and {len(names) - 6:,} more" if len(names) > 6 else ""
@@ -360,5 +360,5 @@ def _abbreviated(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _fail(where: str, what: str) -> NoReturn:
-    raise CaseError(f"{where}: {what}" if where else what)
+def _fail(path: str, problem: str) -> NoReturn:
+    raise CaseError(f"{path}: {problem}" if path else problem)

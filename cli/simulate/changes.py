@@ -61,8 +61,8 @@ def change_partitions(case: Case, changes: Iterable[str]) -> Case:
         check_size(topics)
         racks = dict(case.racks)
         if topic in racks:
-            known = tuple(racks[topic][: int(size)])
-            racks[topic] = known + ((),) * (int(size) - len(known))
+            known_racks = tuple(racks[topic][: int(size)])
+            racks[topic] = known_racks + ((),) * (int(size) - len(known_racks))
         case = replace(case, topics=topics, racks=racks)
     return case
 
@@ -101,21 +101,23 @@ def _add(case: Case, names: list[str], rack: str | None, template: tuple[tuple[s
 
 
 def _remove(case: Case, name: str) -> Case:
-    found = [name] if name in case.members else _called(case, name)
-    if not found:
-        known = {*case.members, *case.names.values()}
-        raise CaseError(f"--members: there is no member {quoted(name)}{nearest(name, known)}")
-    if len(found) > 1:
+    matches = [name] if name in case.members else _members_called(case, name)
+    if not matches:
+        choices = {*case.members, *case.names.values()}
+        raise CaseError(f"--members: there is no member {quoted(name)}{nearest(name, choices)}")
+    if len(matches) > 1:
         raise CaseError(
-            f"--members: {len(found)} members are called {quoted(name)}: give the id of one, "
-            f"{', '.join(map(quoted, found[:3]))}{' …' if len(found) > 3 else ''}"
+            f"--members: {len(matches)} members are called {quoted(name)}: give the id of one, "
+            f"{', '.join(map(quoted, matches[:3]))}{' …' if len(matches) > 3 else ''}"
         )
-    return replace(case, members={member: said for member, said in case.members.items() if member != found[0]})
+    return replace(
+        case, members={member: subscription for member, subscription in case.members.items() if member != matches[0]}
+    )
 
 
-def _called(case: Case, name: str) -> list[str]:
+def _members_called(case: Case, name: str) -> list[str]:
     return [
         member
-        for member, said in sorted(case.members.items())
-        if name == case.names.get(member) or name == said.instance_id
+        for member, subscription in sorted(case.members.items())
+        if name == case.names.get(member) or name == subscription.instance_id
     ]

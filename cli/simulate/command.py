@@ -32,7 +32,7 @@ from sparkcohort.runtime.shell.options.assignor_names import KAFKAS_PACKAGE, ass
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.text import counted
 
-SHOWN: Final = 20
+DEFAULT_SHOWN: Final = 20
 DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
 
 _EPILOG: Final = """\b
@@ -103,8 +103,10 @@ class _CaseSource:
     help="Another assignor than the group's or the case's; your own as package.module.Class.",
 )
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
-@click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {SHOWN}.")
-@click.option("--all", "everything", is_flag=True, help="Show every member and all its partitions.")
+@click.option(
+    "--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {DEFAULT_SHOWN}."
+)
+@click.option("--all", "show_all", is_flag=True, help="Show every member and all its partitions.")
 @click.option(
     "--output",
     type=click.Choice(["table", "json", "case"]),
@@ -122,7 +124,7 @@ def simulate_command(
     assignor: str | None,
     comparing: bool,
     members_shown: int | None,
-    everything: bool,
+    show_all: bool,
     output: str,
 ) -> None:
     """Show what an assignor would do to a group, without doing it.
@@ -131,20 +133,20 @@ def simulate_command(
     consumer group: Kafka doesn't tell subscriptions, so its members are taken to want all topics that are assigned
     or have committed offsets.
     """
-    _check(group_id, servers, config, path, members_shown, everything)
+    _check(group_id, servers, config, path, members_shown, show_all)
     with _without_collections():
         try:
             base = _case(_CaseSource(group_id, path, servers, config))
             case = change_members(change_partitions(base, partitions), members)
             if path and not assignor:
-                _no_code(case.assignor)
+                _refuse_code(case.assignor)
             case = replace(case, assignor=assignor or case.assignor)
-            most = None if everything else members_shown or SHOWN
-            shown = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
+            most = None if show_all else members_shown or DEFAULT_SHOWN
+            case_view = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
             if output == "case":
-                _say(views.lines(as_value(case)))
+                _print_lines(views.lines(as_value(case)))
             else:
-                _run(shown, comparing=comparing, live=not path and not assignor, output=output)
+                _run(case_view, comparing=comparing, live=not path and not assignor, output=output)
         except CaseError as error:
             raise BadCase(str(error)) from None
         except InvalidAssignment as error:
@@ -157,7 +159,7 @@ def _check(
     config: str | None,
     path: str | None,
     members_shown: int | None,
-    everything: bool,
+    show_all: bool,
 ) -> None:
     """Raise UsageError for options that don't go together."""
     if (group_id is None) == (path is None):
@@ -166,17 +168,17 @@ def _check(
         raise click.UsageError("--bootstrap-server and --command-config go with --group, not with --input.")
     if config and not servers:
         raise click.UsageError("--command-config needs --bootstrap-server.")
-    if members_shown is not None and everything:
+    if members_shown is not None and show_all:
         raise click.UsageError("--members-shown and --all exclude each other.")
 
 
-def _no_code(word: str) -> None:
+def _refuse_code(word: str) -> None:
     """Raise CaseError for a case that names code to be run: it may come from anybody."""
     if re.search("[.:]", word) and not word.startswith(KAFKAS_PACKAGE):
         raise CaseError(f"assignor {word}: code is not run because a case names it; give --assignor {word}")
 
 
-def _named(word: str) -> Assignor:
+def _assignor_named(word: str) -> Assignor:
     """The assignor of this name: a built-in one, Kafka's class of it, or anybody's own by entry point or dotted name.
 
     Raises CaseError.
@@ -189,37 +191,37 @@ def _named(word: str) -> Assignor:
     return assignor
 
 
-def _chosen(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
+def _case_assignor(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
     """The case's assignor, and a note where a live group's is not known here.  Raises CaseError."""
     if not case.assignor and not live:
         raise CaseError(f"the case names no assignor: give --assignor, one of {', '.join(sorted(ASSIGNORS))}")
     try:
-        return _named(case.assignor or DEFAULT_ASSIGNOR), []
+        return _assignor_named(case.assignor or DEFAULT_ASSIGNOR), []
     except CaseError:
         if not live:
             raise
         note = f"the group's assignor {case.assignor} is not known here: {DEFAULT_ASSIGNOR} is shown"
-        return _named(DEFAULT_ASSIGNOR), [note]
+        return _assignor_named(DEFAULT_ASSIGNOR), [note]
 
 
-def _run(shown: views.CaseView, *, comparing: bool, live: bool, output: str) -> None:
-    base, case = shown.base, shown.case
+def _run(case_view: views.CaseView, *, comparing: bool, live: bool, output: str) -> None:
+    base, case = case_view.base, case_view.case
     notes = [*case.notes, *oddities(case.topics, case.members, OwnedPartitions(case.topics, case.members))]
-    chosen, more = (None, []) if comparing and not case.assignor else _chosen(case, live=live)
+    assignor, more = (None, []) if comparing and not case.assignor else _case_assignor(case, live=live)
     notes += more
-    if comparing or chosen is None:
-        own = {chosen.name: chosen} if chosen else {}
-        seen = compare(base, case, dict(sorted((ASSIGNORS | own).items())).values())
+    if comparing or assignor is None:
+        own = {assignor.name: assignor} if assignor else {}
+        outcomes = compare(base, case, dict(sorted((ASSIGNORS | own).items())).values())
         if output == "json":
-            _say(views.compared_as_json(seen, notes))
+            _print_lines(views.compared_as_json(outcomes, notes))
         else:
-            _print(lambda console: views.compared(shown, seen, notes, console))
+            _print(lambda console: views.print_comparison(case_view, outcomes, notes, console))
         return
-    one = simulate(base, case, chosen)
+    outcome = simulate(base, case, assignor)
     if output == "json":
-        _say(views.as_json(shown, one, notes))
+        _print_lines(views.as_json(case_view, outcome, notes))
     else:
-        _print(lambda console: views.report(shown, one, notes, console))
+        _print(lambda console: views.print_outcome(case_view, outcome, notes, console))
 
 
 # --- where a case comes from -----------------------------------------------------------------------------
@@ -230,9 +232,9 @@ def _case(source: _CaseSource) -> Case:
         return parse(_read(source.path))
     group_id = source.group_id or ""
     if source.servers is not None:
-        return live_case.of_kafka(live_case.CaseRequest(group_id, client_config(source.servers, source.config)))
+        return live_case.case_of_kafka(live_case.CaseRequest(group_id, client_config(source.servers, source.config)))
     try:
-        return live_case.of_status(connection_file.describe(group_id))
+        return live_case.case_of_status(connection_file.describe(group_id))
     except CohortError as error:
         if error.error != "GROUP_ID_NOT_FOUND":
             raise
@@ -257,7 +259,7 @@ def _read(path: str) -> bytes:
 def _title(base: Case, case: Case) -> str:
     """``3 members, 6 partitions of 2 topics; 1 member more, 2 fewer, orders 12 -> 48``."""
     total = sum(case.topics.values())
-    said = (
+    size = (
         f"{counted(len(case.members), 'member')}, {counted(total, 'partition')} of {counted(len(case.topics), 'topic')}"
     )
     added, removed = len(case.members.keys() - base.members.keys()), len(base.members.keys() - case.members.keys())
@@ -269,7 +271,7 @@ def _title(base: Case, case: Case) -> str:
         for topic, count in sorted(case.topics.items())
         if base.topics[topic] != count
     ]
-    return f"{said}; {', '.join(changes)}" if changes else said
+    return f"{size}; {', '.join(changes)}" if changes else size
 
 
 def _print(show: Callable[[Console], None]) -> None:
@@ -283,7 +285,7 @@ def _print(show: Callable[[Console], None]) -> None:
         click.echo(line.rstrip())
 
 
-def _say(text: Iterator[str]) -> None:
+def _print_lines(text: Iterator[str]) -> None:
     for line in text:
         click.echo(line)
 
@@ -291,10 +293,10 @@ def _say(text: Iterator[str]) -> None:
 @contextmanager
 def _without_collections() -> Iterator[None]:
     """A million partitions are lists of lists: looking for cycles among them takes longer than all the rest."""
-    was: Any = gc.isenabled()
+    was_enabled: Any = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()

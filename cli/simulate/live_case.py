@@ -34,15 +34,19 @@ WANT_ALL: Final = "Kafka doesn't tell subscriptions: every member is taken to wa
 NO_RACKS: Final = "Kafka doesn't tell the members' racks"
 
 
-def of_status(status: Mapping[str, Any]) -> Case:
+def case_of_status(status: Mapping[str, Any]) -> Case:
     """The case of a live Cohort group (see ``status.build``); racks and loads where its partitions' rows have them."""
     rows = {(row["topic"], row["partition"]): row for row in status["partitions"]}
-    held = {row["member_id"]: list(map(tuple, row["owned"])) for row in status["members"]}
+    owned = {row["member_id"]: list(map(tuple, row["owned"])) for row in status["members"]}
     numbers: dict[str, list[int]] = {}
-    for topic, number in sorted({*rows, *(partition for mine in held.values() for partition in mine)}):
+    for topic, number in sorted({*rows, *(partition for partitions in owned.values() for partition in partitions)}):
         numbers.setdefault(topic, []).append(number)
-    places = {(topic, number): (topic, at) for topic, found in numbers.items() for at, number in enumerate(found)}
-    loads: dict[str, dict[Partition, Load]] = {member: {} for member in sorted(held)}
+    places = {
+        (topic, number): (topic, index)
+        for topic, topic_numbers in numbers.items()
+        for index, number in enumerate(topic_numbers)
+    }
+    loads: dict[str, dict[Partition, Load]] = {member: {} for member in sorted(owned)}
     for partition, row in rows.items():
         if row.get("load") and loads:
             # Somebody has to speak for what nobody owns: the first.
@@ -51,23 +55,26 @@ def of_status(status: Mapping[str, Any]) -> Case:
     members = {
         row["member_id"]: MemberSubscription(
             topics=tuple(numbers),
-            owned=tuple(sorted(places[partition] for partition in held[row["member_id"]])),
+            owned=tuple(sorted(places[partition] for partition in owned[row["member_id"]])),
             generation=status["generation"],
             instance_id=row["instance_id"],
             rack=row["rack"],
-            since={places[tp]: at for tp, at in zip(held[row["member_id"]], row["generations"], strict=True)},
+            since={places[tp]: index for tp, index in zip(owned[row["member_id"]], row["generations"], strict=True)},
             loads=loads[row["member_id"]],
         )
         for row in status["members"]
     }
-    racks = {t: [tuple(rows.get((t, n), {}).get("racks") or ()) for n in found] for t, found in numbers.items()}
-    notes = [_read_in_part(topic, found) for topic, found in numbers.items()]
+    racks = {
+        t: [tuple(rows.get((t, n), {}).get("racks") or ()) for n in topic_numbers]
+        for t, topic_numbers in numbers.items()
+    }
+    notes = [_renumbering_note(topic, topic_numbers) for topic, topic_numbers in numbers.items()]
     if status["state"] != "Stable":
         notes.append(f"the group is not settled: {status['state']}")
     return Case(
-        topics={topic: len(found) for topic, found in numbers.items()},
+        topics={topic: len(topic_numbers) for topic, topic_numbers in numbers.items()},
         members=members,
-        racks={topic: found for topic, found in racks.items() if any(found)},
+        racks={topic: topic_numbers for topic, topic_numbers in racks.items() if any(topic_numbers)},
         assignor=status["protocol"] or "",
         load_balance=LoadBalance(*status["load_balance"]),
         names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},
@@ -75,7 +82,7 @@ def of_status(status: Mapping[str, Any]) -> Case:
     )
 
 
-def _read_in_part(topic: str, numbers: list[int]) -> str:
+def _renumbering_note(topic: str, numbers: list[int]) -> str:
     """Assignors count from 0: a topic of which the query reads some partitions is shown to them renumbered."""
     if numbers == list(range(len(numbers))):
         return ""
@@ -91,29 +98,29 @@ class CaseRequest:
     conf: Mapping[str, str]
 
 
-def of_kafka(asked: CaseRequest) -> Case:
+def case_of_kafka(request: CaseRequest) -> Case:
     """The case of any consumer group.  Raises CohortError: no broker, no permission, no such group."""
-    heard: list[KafkaError] = []
+    errors: list[KafkaError] = []
     try:
-        admin = clients.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
+        admin = clients.new_admin({**request.conf, **QUIET, "error_cb": errors.append})  # type: ignore[dict-item]
     except KafkaException as error:  # no token, no descriptor
-        raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
+        raise kafka_errors.unauthenticated(request.conf, clients.text_of(error)) from None
     try:
-        cluster = cluster_of(admin, heard)
-        found = group_requests.describe_groups(admin, [asked.group_id])
-        group = found[asked.group_id].result(TIMEOUT_S + 1)
+        cluster = cluster_of(admin, errors)
+        futures = group_requests.describe_groups(admin, [request.group_id])
+        group = futures[request.group_id].result(TIMEOUT_S + 1)
         racks = _racks(admin, cluster.topics)
-        sizes = {topic: len(about.partitions) for topic, about in cluster.topics.items() if not about.error}
-        committed = _committed_topics(asked, {t: n for t, n in sizes.items() if not t.startswith("__")})
+        sizes = {topic: len(metadata.partitions) for topic, metadata in cluster.topics.items() if not metadata.error}
+        committed = _committed_topics(request, {t: n for t, n in sizes.items() if not t.startswith("__")})
     except (KafkaException, TimeoutError) as error:
         admin.poll(0)
-        raise as_cohort_error(asked, admin, error, heard) from None
+        raise as_cohort_error(request, admin, error, errors) from None
     if str(group.state.name) == "DEAD" or not (group.members or committed):
-        raise unknown_group(asked, admin)
+        raise unknown_group(request, admin)
     return _case(group, sizes, racks, committed)
 
 
-def cluster_of(admin: AdminClient, heard: Iterable[KafkaError]) -> Any:
+def cluster_of(admin: AdminClient, errors: Iterable[KafkaError]) -> Any:
     """The cluster's metadata; a wrong password is known before the time is over."""
     deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_WAIT_S
     while True:
@@ -122,13 +129,13 @@ def cluster_of(admin: AdminClient, heard: Iterable[KafkaError]) -> Any:
         except KafkaException:
             admin.poll(0)
             wait_s = min(2 * wait_s, deadline - time.monotonic())
-            if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in heard):
+            if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in errors):
                 raise
 
 
 def _case(group: Any, sizes: Mapping[str, int], racks: Mapping[str, Any], committed: frozenset[str]) -> Case:
-    owned = {member.member_id: _assigned(member) for member in group.members}
-    assigned = {topic for mine in owned.values() for topic, _ in mine}
+    owned = {member.member_id: _owned_partitions(member) for member in group.members}
+    assigned = {topic for partitions in owned.values() for topic, _ in partitions}
     topics = {topic: sizes[topic] for topic in sorted(assigned | committed) if topic in sizes}
     members = {
         member.member_id: MemberSubscription(
@@ -156,9 +163,9 @@ def _case(group: Any, sizes: Mapping[str, int], racks: Mapping[str, Any], commit
     )
 
 
-def _assigned(member: Any) -> tuple[Partition, ...]:
-    held = member.assignment.topic_partitions if member.assignment else ()
-    return tuple(sorted((each.topic, each.partition) for each in held))
+def _owned_partitions(member: Any) -> tuple[Partition, ...]:
+    assigned_partitions = member.assignment.topic_partitions if member.assignment else ()
+    return tuple(sorted((each.topic, each.partition) for each in assigned_partitions))
 
 
 def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tuple[str, ...]]]:
@@ -167,18 +174,18 @@ def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tupl
     rack = {node.id: node.rack for node in nodes if node.rack}
     return {
         topic: [
-            tuple(sorted({rack[broker] for broker in about.partitions[number].replicas if broker in rack}))
-            for number in sorted(about.partitions)
+            tuple(sorted({rack[broker] for broker in metadata.partitions[number].replicas if broker in rack}))
+            for number in sorted(metadata.partitions)
         ]
-        for topic, about in topics.items()
+        for topic, metadata in topics.items()
         if rack
     }
 
 
-def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset[str]:
+def _committed_topics(request: CaseRequest, sizes: Mapping[str, int]) -> frozenset[str]:
     """The topics of which the group has committed offsets."""
     partitions = [TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)]
-    group = GroupOffsets({**asked.conf, **QUIET}, asked.group_id)
+    group = GroupOffsets({**request.conf, **QUIET}, request.group_id)
     try:
         return frozenset(tp.topic for tp in group.committed(partitions, TIMEOUT_S))
     finally:
@@ -186,37 +193,37 @@ def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset
 
 
 def as_cohort_error(
-    asked: CaseRequest, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]
+    request: CaseRequest, admin: AdminClient, error: BaseException, client_errors: Iterable[KafkaError]
 ) -> CohortError:
     """What went wrong, in words for the user."""
     inner = clients.error_of(error) if isinstance(error, KafkaException) else None
-    errors = [*([inner] if inner else []), *heard]
+    errors = [*([inner] if inner else []), *client_errors]
     codes = [each.code() for each in errors]
     refused = [clients.text_of(each) for each in errors if each.code() in kafka_errors.AUTHENTICATION]
     if refused:
-        return kafka_errors.unauthenticated(asked.conf, refused[-1])
+        return kafka_errors.unauthenticated(request.conf, refused[-1])
     if kafka_errors.GROUP_DENIED in codes:
-        return kafka_errors.group_denied(asked.group_id)
+        return kafka_errors.group_denied(request.group_id)
     if KafkaError.GROUP_ID_NOT_FOUND in codes:
-        return unknown_group(asked, admin)
+        return unknown_group(request, admin)
     text = clients.text_of(errors[-1]) if errors else "timed out"
-    servers = asked.conf.get("bootstrap.servers", "")
+    servers = request.conf.get("bootstrap.servers", "")
     return CohortError(
-        f"--bootstrap-server {servers}: {redact_text(text, asked.conf)}; check the address, the network and "
+        f"--bootstrap-server {servers}: {redact_text(text, request.conf)}; check the address, the network and "
         "--command-config (security.protocol)"
     )
 
 
-def unknown_group(asked: CaseRequest, admin: AdminClient) -> CohortError:
+def unknown_group(request: CaseRequest, admin: AdminClient) -> CohortError:
     """The error of a group that Kafka doesn't know, with the nearest that it does."""
     try:
         listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
-        known = sorted(each.group_id for each in listed)
+        group_ids = sorted(each.group_id for each in listed)
     except (KafkaException, TimeoutError):
-        known = []
-    if asked.group_id in known:  # it has come, or its coordinator has moved, since that was asked
-        text = f"the coordinator of group {asked.group_id} does not know it yet: its query may be starting; ask again"
+        group_ids = []
+    if request.group_id in group_ids:  # it has come, or its coordinator has moved, since that was asked
+        text = f"the coordinator of group {request.group_id} does not know it yet: its query may be starting; ask again"
         return CohortError(text, "COORDINATOR_LOAD_IN_PROGRESS")
-    near = difflib.get_close_matches(asked.group_id, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known[:6]) or 'no group'}"
-    return CohortError(f"Kafka knows no consumer group {asked.group_id}: {hint}", "GROUP_ID_NOT_FOUND")
+    near = difflib.get_close_matches(request.group_id, group_ids, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(group_ids[:6]) or 'no group'}"
+    return CohortError(f"Kafka knows no consumer group {request.group_id}: {hint}", "GROUP_ID_NOT_FOUND")

@@ -68,7 +68,7 @@ class Outcome:
     cooperative: bool
     assignment: Assignment
     transferring: tuple[Partition, ...]
-    before: Assignment
+    owned_before: Assignment
     settled: Assignment
     rounds: int
     settles: bool
@@ -89,7 +89,7 @@ class Outcome:
 
     def figures(self) -> dict[str, Any]:
         """All that is a number, in plain values: what tells assignors apart."""
-        counts = {str(rounds): len(found) for rounds, found in sorted(self.paused_cooperative.items())}
+        counts = {str(rounds): len(partitions) for rounds, partitions in sorted(self.paused_cooperative.items())}
         return {
             **{name: getattr(self, name) for name in FIGURES},
             "transferring": len(self.transferring),
@@ -125,7 +125,7 @@ class _Common:
 
     base: Case
     case: Case
-    before: Assignment
+    owned_before: Assignment
     claims: OwnedPartitions
     loads: Mapping[Partition, float]
     fewest: int
@@ -147,13 +147,13 @@ def compare(base: Case, case: Case, assignors: Iterable[Assignor]) -> list[Outco
 
 def _common(base: Case, case: Case) -> _Common:
     claims = OwnedPartitions(case.topics, case.members)
-    before = (claims if base is case else OwnedPartitions(base.topics, base.members)).owned
+    owned_before = (claims if base is case else OwnedPartitions(base.topics, base.members)).owned
     return _Common(
         base=base,
         case=case,
-        before={member: tuple(sorted(before[member])) for member in sorted(before)},
+        owned_before={member: tuple(sorted(owned_before[member])) for member in sorted(owned_before)},
         claims=claims,
-        loads=observed(base),
+        loads=observed_rates(base),
         fewest=_fewest(case, claims.owned),
     )
 
@@ -162,27 +162,27 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
     base, case = common.base, common.case
     balancing = assignor if isinstance(assignor, LoadBalancedAssignor) else None
     rounds = _RebalanceRounds(assignor, case, common.claims, balancing)
-    settled = rounds.given if assignor.cooperative else rounds.first
-    gained = {member: len(set(mine) - common.claims.owned[member]) for member, mine in settled.items()}
-    moved = sum(len(mine.difference(settled[member])) for member, mine in common.claims.owned.items())
+    settled = rounds.assignment if assignor.cooperative else rounds.first
+    gained = {member: len(set(partitions) - common.claims.owned[member]) for member, partitions in settled.items()}
+    move_count = sum(len(partitions.difference(settled[member])) for member, partitions in common.claims.owned.items())
     return Outcome(
         assignor=assignor.name,
         cooperative=assignor.cooperative,
         assignment=rounds.first,
         transferring=tuple(unowned(case, rounds.first)),
-        before=common.before,
+        owned_before=common.owned_before,
         settled=settled,
         rounds=rounds.number if assignor.cooperative else 1,
         settles=rounds.settles or not assignor.cooperative,
         owned=sum(map(len, common.claims.owned.values())),
-        moved=moved,
-        placed=sum(gained.values()) - moved,
+        moved=move_count,
+        placed=sum(gained.values()) - move_count,
         fewest_moves=common.fewest,
-        spread_before=spread(base, common.before),
+        spread_before=spread(base, common.owned_before),
         spread=spread(case, settled),
-        rack_mismatches_before=rack_mismatches(base, common.before),
+        rack_mismatches_before=rack_mismatches(base, common.owned_before),
         rack_mismatches=rack_mismatches(case, settled),
-        busiest_before=busiest(base, common.loads, common.before),
+        busiest_before=busiest(base, common.loads, common.owned_before),
         busiest=busiest(case, common.loads, settled),
         relieved=tuple(rounds.relieved),
         paused_eager=sum(subscribed_partitions(case).values()),
@@ -194,10 +194,10 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
 def _answer(assignor: Assignor, case: Case) -> Assignment:
     """One call of the assignor, judged as the group's leader does.  Raises InvalidAssignment naming it."""
     try:
-        given, _ = leader.run_assignor(assignor, assignor.name, case.topics, case.members, case.racks)
+        assignment, _ = leader.run_assignor(assignor, assignor.name, case.topics, case.members, case.racks)
     except (Exception, SystemExit) as error:
         raise InvalidAssignment(leader.blamed(assignor.name, error)) from error
-    return dict(given)
+    return dict(assignment)
 
 
 # --- cooperative rounds ----------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def _answer(assignor: Assignor, case: Case) -> Assignment:
 class _RebalanceRounds:
     """Rounds of the cooperative protocol as the group's leader has them, until nobody has anything to give up.
 
-    ``first`` is the first answer, ``given`` who has what in the end.  Loads are shown to load-balanced only; its rounds
+    ``first`` is the first answer, ``assignment`` who has what in the end.  Loads are shown to load-balanced only; its rounds
     move nothing for them until an imbalance has lasted, which it does here for as long as a round would relieve it.
     """
 
@@ -224,66 +224,77 @@ class _RebalanceRounds:
         )
         self._case = replace(case, members=self._loaded(case.members))
         self._claims = claims
-        self._generation = max((said.generation for said in case.members.values()), default=0)
+        self._generation = max((subscription.generation for subscription in case.members.values()), default=0)
         self._pauses = dict.fromkeys(unowned(case, claims.owned), 1)
         self.number, self.relieved = 0, list[Relief]()
         self.first = _answer(self._assignor, self._case)
-        self.given, self.settles = self._run_rounds(self.first)
+        self.assignment, self.settles = self._run_rounds(self.first)
         while self._balancing and self.settles and len(self.relieved) < MOST_ROUNDS:
-            self._join(self.given)
+            self._join(self.assignment)
             relief = self._balancing.relief(self._case.topics, self._case.members, self._case.racks)
             if relief is None:
                 break
             self.relieved.append(relief)
-            self.given, self.settles = self._run_rounds(_answer(self._balancing, self._case))
+            self.assignment, self.settles = self._run_rounds(_answer(self._balancing, self._case))
 
     def _run_rounds(self, answer: Assignment) -> tuple[Assignment, bool]:
         last = self.number + MOST_ROUNDS
         while True:
             self.number += 1
-            given = self._claims.adjust_assignment(answer)
-            settles = not _revokes(self._case, given)
+            assignment = self._claims.adjust_assignment(answer)
+            settles = not _revokes(self._case, assignment)
             if settles or self.number == last:
-                return given, settles
-            self._join(given)
-            for partition in unowned(self._case, given):
+                return assignment, settles
+            self._join(assignment)
+            for partition in unowned(self._case, assignment):
                 self._pauses[partition] = self._pauses.get(partition, 0) + 1
             answer = _answer(self._assignor, self._case)
 
-    def _join(self, given: Assignment) -> None:
+    def _join(self, assignment: Assignment) -> None:
         """Everybody joins the next round with what it has now."""
-        members = _rejoined(self._case.members, given, self._generation + self.number)
+        members = _rejoined(self._case.members, assignment, self._generation + self.number)
         self._case = replace(self._case, members=self._loaded(members))
         self._claims = OwnedPartitions(self._case.topics, self._case.members)
 
     def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
         if self._balancing:
             return Balance(self._balancing, self._loads).loaded(members)
-        return {name: replace(said, loads={}) if said.loads else said for name, said in members.items()}
+        return {
+            name: replace(subscription, loads={}) if subscription.loads else subscription
+            for name, subscription in members.items()
+        }
 
     def paused(self) -> dict[int, tuple[Partition, ...]]:
         """The partitions by the number of rounds for which they had no owner."""
-        found: dict[int, list[Partition]] = {}
+        by_rounds: dict[int, list[Partition]] = {}
         for partition in sorted(self._pauses):
-            found.setdefault(self._pauses[partition], []).append(partition)
-        return {rounds: tuple(found[rounds]) for rounds in sorted(found)}
+            by_rounds.setdefault(self._pauses[partition], []).append(partition)
+        return {rounds: tuple(by_rounds[rounds]) for rounds in sorted(by_rounds)}
 
 
-def _revokes(case: Case, given: Assignment) -> bool:
+def _revokes(case: Case, assignment: Assignment) -> bool:
     """Whether somebody has to give up what it holds, and joins again when it has."""
-    return any(not set(said.owned) <= set(given[member]) for member, said in case.members.items() if said.owned)
+    return any(
+        not set(subscription.owned) <= set(assignment[member])
+        for member, subscription in case.members.items()
+        if subscription.owned
+    )
 
 
 def _rejoined(
-    members: Mapping[str, MemberSubscription], given: Assignment, generation: int
+    members: Mapping[str, MemberSubscription], assignment: Assignment, generation: int
 ) -> dict[str, MemberSubscription]:
     """The members as they join the next round."""
-    found = {}
-    for member, said in members.items():
-        kept, known = set(said.owned), said.since
-        since = {p: known[p] if p in kept else generation for p in given[member] if p in known or p not in kept}
-        found[member] = replace(said, owned=given[member], generation=generation, since=since)
-    return found
+    rejoined = {}
+    for member, subscription in members.items():
+        owned, generations = set(subscription.owned), subscription.since
+        acquisitions = {
+            p: generations[p] if p in owned else generation
+            for p in assignment[member]
+            if p in generations or p not in owned
+        }
+        rejoined[member] = replace(subscription, owned=assignment[member], generation=generation, since=acquisitions)
+    return rejoined
 
 
 # --- figures ---------------------------------------------------------------------------------------------
@@ -291,14 +302,14 @@ def _rejoined(
 
 def subscribed_partitions(case: Case) -> dict[str, int]:
     """Number of partitions of the topics that exist and that somebody subscribes to; topics sorted."""
-    subscribed = {topic for said in case.members.values() for topic in said.topics}
+    subscribed = {topic for subscription in case.members.values() for topic in subscription.topics}
     return {topic: count for topic, count in sorted(case.topics.items()) if topic in subscribed}
 
 
-def unowned(case: Case, given: Mapping[str, Iterable[Partition]]) -> list[Partition]:
+def unowned(case: Case, assignment: Mapping[str, Iterable[Partition]]) -> list[Partition]:
     """The wanted partitions that nobody has, sorted."""
     marks = {topic: bytearray(count) for topic, count in subscribed_partitions(case).items()}
-    for partitions in given.values():
+    for partitions in assignment.values():
         for topic, number in partitions:
             marks[topic][number] = 1
     return [(topic, number) for topic, row in marks.items() for number in _zeros(row)]
@@ -311,38 +322,44 @@ def _zeros(row: bytearray) -> Iterable[int]:
         place = row.find(0, place + 1)
 
 
-def spread(case: Case, given: Mapping[str, Iterable[Partition]]) -> int:
+def spread(case: Case, assignment: Mapping[str, Iterable[Partition]]) -> int:
     """Most less fewest partitions among the members that want any topic that there is; 0 without such members."""
-    loads = [len(tuple(given.get(member, ()))) for member in subscribers(case)]
+    loads = [len(tuple(assignment.get(member, ()))) for member in subscribers(case)]
     return max(loads, default=0) - min(loads, default=0)
 
 
 def subscribers(case: Case) -> list[str]:
     """The members that want some partition that exists, sorted."""
-    there = {topic for topic, count in case.topics.items() if count}
-    return [member for member in sorted(case.members) if not there.isdisjoint(case.members[member].topics)]
+    existing = {topic for topic, count in case.topics.items() if count}
+    return [member for member in sorted(case.members) if not existing.isdisjoint(case.members[member].topics)]
 
 
-def rack_mismatches(case: Case, given: Mapping[str, Iterable[Partition]]) -> int | None:
+def rack_mismatches(case: Case, assignment: Mapping[str, Iterable[Partition]]) -> int | None:
     """Partitions that have replicas in known racks, none of them that of their owner (KIP-881)."""
-    racks = {member: said.rack for member, said in case.members.items() if said.rack is not None}
+    racks = {
+        member: subscription.rack for member, subscription in case.members.items() if subscription.rack is not None
+    }
     if not racks or not any(map(any, case.racks.values())):
         return None
-    found = 0
+    mismatches = 0
     for member, rack in racks.items():
-        for topic, number in given.get(member, ()):
-            where = case.racks[topic][number] if topic in case.racks else ()
-            found += bool(where) and rack not in where
-    return found
+        for topic, number in assignment.get(member, ()):
+            replica_racks = case.racks[topic][number] if topic in case.racks else ()
+            mismatches += bool(replica_racks) and rack not in replica_racks
+    return mismatches
 
 
-def busiest(case: Case, loads: Mapping[Partition, float], given: Mapping[str, Iterable[Partition]]) -> float | None:
+def busiest(
+    case: Case, loads: Mapping[Partition, float], assignment: Mapping[str, Iterable[Partition]]
+) -> float | None:
     """The highest of the members' loads (records per second) over their mean; None where there is no load."""
-    totals = [sum(loads.get(partition, 0.0) for partition in given.get(member, ())) for member in subscribers(case)]
+    totals = [
+        sum(loads.get(partition, 0.0) for partition in assignment.get(member, ())) for member in subscribers(case)
+    ]
     return max(totals) * len(totals) / sum(totals) if sum(totals) else None
 
 
-def observed(case: Case) -> dict[Partition, float]:
+def observed_rates(case: Case) -> dict[Partition, float]:
     """Records per second by partition, as members observed them; of two that did, the later by id counts."""
     return {
         partition: load.records
@@ -353,11 +370,11 @@ def observed(case: Case) -> dict[Partition, float]:
 
 def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
     """The fewest moves: arithmetic where all want the same, else those of the target that is the best there is."""
-    there = {topic for topic, count in case.topics.items() if count}
+    existing = {topic for topic, count in case.topics.items() if count}
     hungry = subscribers(case)
-    if len({frozenset(there.intersection(case.members[member].topics)) for member in hungry}) > 1:
+    if len({frozenset(existing.intersection(case.members[member].topics)) for member in hungry}) > 1:
         target = balance_partitions(case.topics, case.members, resolve_ownership(case.topics, case.members))
-        return sum(len(mine.difference(target[member])) for member, mine in owned.items())
+        return sum(len(partitions.difference(target[member])) for member, partitions in owned.items())
     few, one_more = divmod(sum(subscribed_partitions(case).values()), len(hungry) or 1)
-    over = [len(owned[member]) - few for member in hungry if len(owned[member]) > few]
-    return sum(over) - min(one_more, len(over))
+    surpluses = [len(owned[member]) - few for member in hungry if len(owned[member]) > few]
+    return sum(surpluses) - min(one_more, len(surpluses))

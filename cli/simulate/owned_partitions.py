@@ -32,48 +32,52 @@ class OwnedPartitions:
         self._holder: dict[Partition, str] = {}
         for member in members:
             self._holder.update(dict.fromkeys(members[member].owned, member))
-        alone = len(self._holder) == sum(len(said.owned) for said in members.values())
+        alone = len(self._holder) == sum(len(subscription.owned) for subscription in members.values())
         ownership = None if alone else resolve_ownership(topics, members)
         self._claimants = ownership.claimants if ownership else None
-        self.owned = self._decided(ownership) if ownership else self._each()
+        self.owned = self._owned_after_contest(ownership) if ownership else self._owned_without_contest()
 
-    def _each(self) -> dict[str, frozenset[Partition]]:
-        found = {}
-        for member, said in self._members.items():
-            sizes = {topic: self._topics.get(topic, 0) for topic in said.topics}
-            found[member] = frozenset(p for p in said.owned if 0 <= p[1] < sizes.get(p[0], 0))
-        return found
+    def _owned_without_contest(self) -> dict[str, frozenset[Partition]]:
+        owned = {}
+        for member, subscription in self._members.items():
+            sizes = {topic: self._topics.get(topic, 0) for topic in subscription.topics}
+            owned[member] = frozenset(p for p in subscription.owned if 0 <= p[1] < sizes.get(p[0], 0))
+        return owned
 
-    def _decided(self, ownership: Ownership) -> dict[str, frozenset[Partition]]:
-        found: dict[str, set[Partition]] = {member: set() for member in self._members}
+    def _owned_after_contest(self, ownership: Ownership) -> dict[str, frozenset[Partition]]:
+        owned: dict[str, set[Partition]] = {member: set() for member in self._members}
         for partition, owner in ownership.owner.items():
-            found[owner].add(partition)
-        return {member: frozenset(mine) for member, mine in found.items()}
+            owned[owner].add(partition)
+        return {member: frozenset(partitions) for member, partitions in owned.items()}
 
     def claimed(self, partition: Partition) -> bool:
         """Whether somebody says that it holds this partition."""
         return partition in self._holder
 
-    def transferring_ownership(self, given: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
+    def transferring_ownership(self, assignment: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
         """What of an answer can't be handed over yet, since somebody else must give it up first (KIP-429)."""
         return {
             partition
-            for member, partitions in given.items()
+            for member, partitions in assignment.items()
             for partition in set(partitions) - self.owned[member]
-            if self._others(partition, member)
+            if self._is_claimed_by_another(partition, member)
         }
 
-    def adjust_assignment(self, given: Assignment) -> Assignment:
+    def adjust_assignment(self, assignment: Assignment) -> Assignment:
         """This round's part of an answer, without what is withheld."""
-        held = self.transferring_ownership(given)
-        return {m: tuple(p for p in mine if p not in held) for m, mine in given.items()} if held else given
+        withheld = self.transferring_ownership(assignment)
+        return (
+            {m: tuple(p for p in partitions if p not in withheld) for m, partitions in assignment.items()}
+            if withheld
+            else assignment
+        )
 
     def contested(self) -> list[Partition]:
         """The partitions that more than one member claims, sorted."""
         claimants = self._claimants or {}
-        return sorted(partition for partition, who in claimants.items() if len(who) > 1)
+        return sorted(partition for partition, members in claimants.items() if len(members) > 1)
 
-    def _others(self, partition: Partition, member: str) -> bool:
+    def _is_claimed_by_another(self, partition: Partition, member: str) -> bool:
         if self._claimants is None:
             return self._holder.get(partition, member) != member
         return any(claimant != member for claimant in self._claimants.get(partition, ()))
@@ -82,29 +86,31 @@ class OwnedPartitions:
 def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartitions) -> list[str]:
     """What an assignor passes over in such a group, a line each."""
     lines: list[str] = []
-    gone: set[Partition] = set()
+    missing: set[Partition] = set()
     unwanted: set[Partition] = set()
-    for member, said in members.items():
-        for partition in set(said.owned) - claims.owned[member]:
+    for member, subscription in members.items():
+        for partition in set(subscription.owned) - claims.owned[member]:
             if not 0 <= partition[1] < topics.get(partition[0], 0):
-                gone.add(partition)
-            elif partition[0] not in said.topics:
+                missing.add(partition)
+            elif partition[0] not in subscription.topics:
                 unwanted.add(partition)
-    subscribed = {topic for said in members.values() for topic in said.topics}
+    subscribed = {topic for subscription in members.values() for topic in subscription.topics}
     kinds = (
         (claims.contested(), "claimed by several members: the highest generation counts, and none that two have"),
-        (gone, "claimed but not there"),
+        (missing, "claimed but not there"),
         (unwanted, "claimed by a member that doesn't subscribe to the topic"),
     )
     lines += [
-        f"{counted(len(found), 'partition')} {what}: {_cut(ranges(found) or '')}" for found, what in kinds if found
+        f"{counted(len(partitions), 'partition')} {description}: {_abbreviate(ranges(partitions) or '')}"
+        for partitions, description in kinds
+        if partitions
     ]
-    if left := sorted(topic for topic in topics if topic not in subscribed):
-        lines.append(f"nobody subscribes to {_cut(', '.join(left))}")
+    if unsubscribed := sorted(topic for topic in topics if topic not in subscribed):
+        lines.append(f"nobody subscribes to {_abbreviate(', '.join(unsubscribed))}")
     if absent := sorted(subscribed - topics.keys()):
-        lines.append(f"subscribed to but not there: {_cut(', '.join(absent))}")
+        lines.append(f"subscribed to but not there: {_abbreviate(', '.join(absent))}")
     return lines
 
 
-def _cut(words: str, most: int = 60) -> str:
+def _abbreviate(words: str, most: int = 60) -> str:
     return words if len(words) <= most else f"{words[:most]}…"

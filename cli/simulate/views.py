@@ -58,33 +58,33 @@ class CaseView:
 
 def names(base: Case, case: Case) -> dict[str, str]:
     """What each member is called (see ``CaseView``)."""
-    said = {**base.names, **case.names}
-    given = {member: said.get(member, member) for member in (*base.members, *case.members)}
-    held = Counter(given.values())
-    return {member: printable(name if held[name] == 1 else member) for member, name in given.items()}
+    given_names = {**base.names, **case.names}
+    plain_names = {member: given_names.get(member, member) for member in (*base.members, *case.members)}
+    counts = Counter(plain_names.values())
+    return {member: printable(name if counts[name] == 1 else member) for member, name in plain_names.items()}
 
 
-def report(shown: CaseView, seen: Outcome, notes: Sequence[str], console: Console) -> None:
+def print_outcome(view: CaseView, outcome: Outcome, notes: Sequence[str], console: Console) -> None:
     """Print what one assignor does."""
-    console.print(Text(f"{printable(seen.assignor)}: {shown.title}", style="bold"))
+    console.print(Text(f"{printable(outcome.assignor)}: {view.title}", style="bold"))
     _print_notes(notes, console)
     console.print()
-    rows, left = _chosen(shown, seen)
-    console.print(_members(shown, seen, rows))
-    if left:
-        same = sum(seen.before.get(member, ()) == seen.settled.get(member, ()) for member in left)
-        console.print(f"and {counted(len(left), 'member')} more, {same:,} of them unchanged (--all shows them)")
+    rows, hidden = _rows_to_show(view, outcome)
+    console.print(_members(view, outcome, rows))
+    if hidden:
+        unchanged = sum(outcome.owned_before.get(member, ()) == outcome.settled.get(member, ()) for member in hidden)
+        console.print(f"and {counted(len(hidden), 'member')} more, {unchanged:,} of them unchanged (--all shows them)")
     console.print()
-    console.print(_grid(_figures(shown, seen)))
+    console.print(_grid(_figures(view, outcome)))
 
 
-def compared(shown: CaseView, seen: Sequence[Outcome], notes: Sequence[str], console: Console) -> None:
+def print_comparison(view: CaseView, outcomes: Sequence[Outcome], notes: Sequence[str], console: Console) -> None:
     """Print a row an assignor."""
-    console.print(Text(shown.title, style="bold"))
+    console.print(Text(view.title, style="bold"))
     _print_notes(notes, console)
     console.print()
-    columns = COMPARED if any(one.busiest is not None for one in seen) else COMPARED[:-1]
-    rows = [_compared(one) for one in seen]
+    columns = COMPARED if any(outcome.busiest is not None for outcome in outcomes) else COMPARED[:-1]
+    rows = [_comparison_row(outcome) for outcome in outcomes]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, justify="left" if name in COMPARED[:2] else "right", overflow="fold")
@@ -97,45 +97,45 @@ def compared(shown: CaseView, seen: Sequence[Outcome], notes: Sequence[str], con
         for row in rows:
             console.print(_grid((name.replace("\n", " "), cell) for name, cell in zip(columns, row, strict=False)))
             console.print()
-    least = seen[0].fewest_moves if seen else 0
+    least = outcomes[0].fewest_moves if outcomes else 0
     console.print(f"fewest moves possible: {least:,}; a partition that pauses does so for 1 round unless x 2 says more")
 
 
-def _compared(one: Outcome) -> list[Text]:
+def _comparison_row(outcome: Outcome) -> list[Text]:
     """The cells of a row, one for each of ``COMPARED``."""
     return [
-        Text(printable(one.assignor)),
-        Text("coop" if one.cooperative else "eager"),
-        _moved(one),
-        Text(f"{one.spread:,}", style="green" if one.spread <= 1 else "yellow"),
-        Text("-" if one.rack_mismatches is None else f"{one.rack_mismatches:,}"),
-        Text(str(one.rounds) if one.settles else f">{one.rounds}"),
-        Text(f"{one.paused_eager:,}"),
-        Text(_counts(one.paused_cooperative) or "0"),
-        Text("-" if one.busiest is None else f"{one.busiest:.2f}"),
+        Text(printable(outcome.assignor)),
+        Text("coop" if outcome.cooperative else "eager"),
+        _move_figure(outcome),
+        Text(f"{outcome.spread:,}", style="green" if outcome.spread <= 1 else "yellow"),
+        Text("-" if outcome.rack_mismatches is None else f"{outcome.rack_mismatches:,}"),
+        Text(str(outcome.rounds) if outcome.settles else f">{outcome.rounds}"),
+        Text(f"{outcome.paused_eager:,}"),
+        Text(_counts(outcome.paused_cooperative) or "0"),
+        Text("-" if outcome.busiest is None else f"{outcome.busiest:.2f}"),
     ]
 
 
-def as_json(shown: CaseView, seen: Outcome, notes: Sequence[str]) -> Iterator[str]:
+def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> Iterator[str]:
     """One object; partitions sorted, everything whole."""
     yield from lines(
         {
-            **seen.figures(),
-            "assignment": seen.assignment,
-            "transferring": seen.transferring,
-            "settled": seen.settled,
-            "before": seen.before,
-            "pauses": _pauses(shown.case, seen),
-            "members_added": sorted(shown.case.members.keys() - shown.base.members.keys()),
-            "members_removed": sorted(shown.base.members.keys() - shown.case.members.keys()),
+            **outcome.figures(),
+            "assignment": outcome.assignment,
+            "transferring": outcome.transferring,
+            "settled": outcome.settled,
+            "before": outcome.owned_before,
+            "pauses": _pauses(view.case, outcome),
+            "members_added": sorted(view.case.members.keys() - view.base.members.keys()),
+            "members_removed": sorted(view.base.members.keys() - view.case.members.keys()),
             "notes": list(notes),
         }
     )
 
 
-def compared_as_json(seen: Iterable[Outcome], notes: Sequence[str]) -> Iterator[str]:
+def compared_as_json(outcomes: Iterable[Outcome], notes: Sequence[str]) -> Iterator[str]:
     """The figures of each assignor, without anybody's partitions."""
-    yield from lines({"assignors": {one.assignor: one.figures() for one in seen}, "notes": list(notes)})
+    yield from lines({"assignors": {outcome.assignor: outcome.figures() for outcome in outcomes}, "notes": list(notes)})
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:
@@ -146,58 +146,64 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(part, dict) and part:
             yield f"  {json.dumps(key)}: {{"
             last = len(part) - 1
-            for at, (name, inner) in enumerate(part.items()):
-                yield f"    {json.dumps(name)}: {json.dumps(inner)}{',' if at < last else ''}"
+            for index, (name, inner) in enumerate(part.items()):
+                yield f"    {json.dumps(name)}: {json.dumps(inner)}{',' if index < last else ''}"
             yield f"  }}{end}"
         else:
             yield f"  {json.dumps(key)}: {json.dumps(part)}{end}"
     yield "}"
 
 
-def _pauses(case: Case, seen: Outcome) -> dict[str, Any]:
-    everything = [(topic, number) for topic, count in subscribed_partitions(case).items() for number in range(count)]
-    cooperative = {str(rounds): found for rounds, found in seen.paused_cooperative.items()}
+def _pauses(case: Case, outcome: Outcome) -> dict[str, Any]:
+    partitions = [(topic, number) for topic, count in subscribed_partitions(case).items() for number in range(count)]
+    cooperative = {str(rounds): paused for rounds, paused in outcome.paused_cooperative.items()}
     return {
-        "eager": {"rounds": 1, "partitions": {"1": everything} if everything else {}},
-        "cooperative": {"rounds": seen.rounds_cooperative, "partitions": cooperative},
+        "eager": {"rounds": 1, "partitions": {"1": partitions} if partitions else {}},
+        "cooperative": {"rounds": outcome.rounds_cooperative, "partitions": cooperative},
     }
 
 
 # --- members ---------------------------------------------------------------------------------------------
 
 
-def _chosen(shown: CaseView, seen: Outcome) -> tuple[list[str], list[str]]:
+def _rows_to_show(view: CaseView, outcome: Outcome) -> tuple[list[str], list[str]]:
     """The members to show, by name, and those that are left out: they change least."""
-    everybody = sorted({*shown.base.members, *shown.case.members}, key=lambda member: (shown.names[member], member))
-    if shown.most is None or len(everybody) <= shown.most:
-        return everybody, []
+    members = sorted({*view.base.members, *view.case.members}, key=lambda member: (view.names[member], member))
+    if view.most is None or len(members) <= view.most:
+        return members, []
 
     def change(member: str) -> int:
-        return len(set(seen.before.get(member, ())) ^ set(seen.settled.get(member, ())))
+        return len(set(outcome.owned_before.get(member, ())) ^ set(outcome.settled.get(member, ())))
 
-    changes = {member: change(member) for member in everybody}
-    changed = sorted(filter(changes.__getitem__, everybody), key=lambda member: -changes[member])
-    chosen = set((changed or everybody)[: shown.most])
-    return [m for m in everybody if m in chosen], [m for m in everybody if m not in chosen]
+    changes = {member: change(member) for member in members}
+    changed = sorted(filter(changes.__getitem__, members), key=lambda member: -changes[member])
+    shown_members = set((changed or members)[: view.most])
+    return [m for m in members if m in shown_members], [m for m in members if m not in shown_members]
 
 
-def _members(shown: CaseView, seen: Outcome, rows: Iterable[str]) -> Table:
+def _members(view: CaseView, outcome: Outcome, rows: Iterable[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("MEMBER", overflow="fold", max_width=36)
-    for name in ("BEFORE", "AFTER"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for column in ("BEFORE", "AFTER"):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column(SIGNS, overflow="fold")
-    most = None if shown.most is None else CELL
+    most = None if view.most is None else CELL
     for member in rows:
-        before, after = set(seen.before.get(member, ())), set(seen.settled.get(member, ()))
-        who = Text(shown.names[member])
-        if member not in shown.base.members:
-            who.append(" (new)", style="green")
-        elif member not in shown.case.members:
-            who.append(" (gone)", style="red")
-        kinds = (("=", before & after, ""), ("+", after - before, "green"), ("-", before - after, "yellow"))
-        cell = Text("\n").join(Text(f"{sign} {_some(found, most)}", style) for sign, found, style in kinds if found)
-        table.add_row(who, f"{len(before):,}", f"{len(after):,}", cell)
+        owned_before, owned_after = set(outcome.owned_before.get(member, ())), set(outcome.settled.get(member, ()))
+        label = Text(view.names[member])
+        if member not in view.base.members:
+            label.append(" (new)", style="green")
+        elif member not in view.case.members:
+            label.append(" (gone)", style="red")
+        kinds = (
+            ("=", owned_before & owned_after, ""),
+            ("+", owned_after - owned_before, "green"),
+            ("-", owned_before - owned_after, "yellow"),
+        )
+        cell = Text("\n").join(
+            Text(f"{sign} {_some(partitions, most)}", style) for sign, partitions, style in kinds if partitions
+        )
+        table.add_row(label, f"{len(owned_before):,}", f"{len(owned_after):,}", cell)
     return table
 
 
@@ -212,59 +218,64 @@ def _some(partitions: Collection[Partition], most: int | None) -> str:
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def _figures(shown: CaseView, seen: Outcome) -> Iterator[tuple[str, Text]]:
+def _figures(view: CaseView, outcome: Outcome) -> Iterator[tuple[str, Text]]:
     yield (
         "moved",
-        Text().append_text(_moved(seen)).append(f" of {seen.owned:,}; the fewest possible: {seen.fewest_moves:,}"),
+        Text()
+        .append_text(_move_figure(outcome))
+        .append(f" of {outcome.owned:,}; the fewest possible: {outcome.fewest_moves:,}"),
     )
-    yield "placed", Text(f"{seen.placed:,} that had no owner")
-    style = "green" if seen.spread <= 1 else "yellow"
-    yield "spread", Text(f"{seen.spread_before:,} -> ").append(f"{seen.spread:,}", style).append(" (most - fewest)")
-    if seen.rack_mismatches is None:
+    yield "placed", Text(f"{outcome.placed:,} that had no owner")
+    style = "green" if outcome.spread <= 1 else "yellow"
+    yield (
+        "spread",
+        Text(f"{outcome.spread_before:,} -> ").append(f"{outcome.spread:,}", style).append(" (most - fewest)"),
+    )
+    if outcome.rack_mismatches is None:
         yield "rack mismatches", Text("unknown: no racks of members or of replicas")
     else:
-        before = "?" if seen.rack_mismatches_before is None else f"{seen.rack_mismatches_before:,}"
-        yield "rack mismatches", Text(f"{before} -> {seen.rack_mismatches:,}")
-    if seen.busiest is not None:
-        before = "?" if seen.busiest_before is None else f"{seen.busiest_before:.2f}"
-        yield "busiest member", Text(f"{before} -> {seen.busiest:.2f} times the mean load")
-    if seen.relieved:
-        yield "moved for load", _relieved(shown, seen)
-    yield "pauses, eager", Text(f"{counted(seen.paused_eager, 'partition')} for 1 round: all there are")
-    yield "pauses, cooperative", _cooperative(seen)
+        earlier = "?" if outcome.rack_mismatches_before is None else f"{outcome.rack_mismatches_before:,}"
+        yield "rack mismatches", Text(f"{earlier} -> {outcome.rack_mismatches:,}")
+    if outcome.busiest is not None:
+        earlier = "?" if outcome.busiest_before is None else f"{outcome.busiest_before:.2f}"
+        yield "busiest member", Text(f"{earlier} -> {outcome.busiest:.2f} times the mean load")
+    if outcome.relieved:
+        yield "moved for load", _relieved(view, outcome)
+    yield "pauses, eager", Text(f"{counted(outcome.paused_eager, 'partition')} for 1 round: all there are")
+    yield "pauses, cooperative", _cooperative(outcome)
 
 
-def _relieved(shown: CaseView, seen: Outcome) -> Text:
+def _relieved(view: CaseView, outcome: Outcome) -> Text:
     """What moves later, a line a round."""
-    after_s = shown.case.load_balance.after_ms / 1000
+    after_s = view.case.load_balance.after_ms / 1000
     lines = [
-        f"{counted(relief.partitions, 'partition')}, once {shown.names.get(relief.member, relief.member)} has carried "
+        f"{counted(relief.partitions, 'partition')}, once {view.names.get(relief.member, relief.member)} has carried "
         f"{relief.times_mean:.1f} x the mean for {after_s:g} s"
-        for relief in seen.relieved
+        for relief in outcome.relieved
     ]
     return Text("\n".join(lines))
 
 
-def _moved(seen: Outcome) -> Text:
-    return Text(f"{seen.moved:,}", style="green" if seen.moved <= seen.fewest_moves else "yellow")
+def _move_figure(outcome: Outcome) -> Text:
+    return Text(f"{outcome.moved:,}", style="green" if outcome.moved <= outcome.fewest_moves else "yellow")
 
 
-def _cooperative(seen: Outcome) -> Text:
-    found = seen.paused_cooperative
-    flowing = seen.paused_eager - sum(map(len, found.values()))
+def _cooperative(outcome: Outcome) -> Text:
+    paused = outcome.paused_cooperative
+    flowing = outcome.paused_eager - sum(map(len, paused.values()))
     text = Text()
-    for rounds, partitions in found.items():
-        which = _some(partitions, LINES)
-        text.append(f"{counted(len(partitions), 'partition')} for {counted(rounds, 'round')}: {which}\n")
-    text.append(f"{flowing:,} flow on; settled after {counted(seen.rounds_cooperative, 'round')}")
-    if not seen.settles:
+    for rounds, partitions in paused.items():
+        text_of_partitions = _some(partitions, LINES)
+        text.append(f"{counted(len(partitions), 'partition')} for {counted(rounds, 'round')}: {text_of_partitions}\n")
+    text.append(f"{flowing:,} flow on; settled after {counted(outcome.rounds_cooperative, 'round')}")
+    if not outcome.settles:
         text.append("; it never settles", style="red")
     return text
 
 
 def _counts(paused: Mapping[int, Sequence[Partition]]) -> str:
     """``3`` partitions for one round, ``2 x 2`` for two."""
-    return ", ".join(f"{len(found):,}{f' x {rounds}' * (rounds > 1)}" for rounds, found in paused.items())
+    return ", ".join(f"{len(partitions):,}{f' x {rounds}' * (rounds > 1)}" for rounds, partitions in paused.items())
 
 
 def _grid(rows: Iterable[tuple[str, Text]]) -> Table:

@@ -129,7 +129,7 @@ def test_it_says_what_a_running_query_delivers_and_leaves_nothing_behind(
     conf.write_text(f"bootstrap.servers={broker.bootstrap}\nisolation.level=read_committed\n")
     command = ("shadow", str(checkpoint), "--command-config", str(conf), "--output", "json")
     columns = (*PLAIN_COLUMNS, "timestampType", "headers", "at_us")
-    given, tell = source(broker, topic, form), shadow._tell
+    given, tell = source(broker, topic, form), shadow._print_progress
 
     def told(line: Any, rows: Any) -> None:
         nonlocal made
@@ -148,7 +148,7 @@ def test_it_says_what_a_running_query_delivers_and_leaves_nothing_behind(
         assert still.returncode == 0, still.stderr
         assert (files(checkpoint), group_of(broker, topic)) == (before, group)
         compared = len({row["batch"] for row in json.loads(still.stdout)})
-        monkeypatch.setattr(shadow, "_tell", told)
+        monkeypatch.setattr(shadow, "_print_progress", told)
         followed = cohort(*command, "--follow", "--batches", str(compared + MORE))
         assert (followed.returncode, stream.query.isActive) == (0, True), followed.stderr
         end = idle(stream, records + MORE * RECORDS, checkpoint)

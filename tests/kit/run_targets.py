@@ -241,7 +241,7 @@ def checkpoints(data: bytes) -> None:
         for at, line in list(entry.sources.items())[:3]:
             ends = logs.source_of(line, "offsets/3")
             if ends is not None:
-                written = logs.rewritten(text, at, logs.as_line(ends.ends, ends.ids, str(line)))
+                written = logs.rewrite_source(text, at, logs.as_line(ends.ends, ends.ids, str(line)))
                 again = logs.source_of(logs.read_offsets(written, "again").sources[at], "again")
                 assert again is not None
                 assert again.ends == ends.ends

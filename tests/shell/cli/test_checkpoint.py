@@ -188,7 +188,7 @@ def test_a_query_that_runs_is_not_accused(broker: Broker, topic: str, tmp_path: 
         broker.admin.commit(topic, topic, {0: 80, 1: 8})
         return read()
 
-    rows, _ = subcommands._compared(read(), goes_on, {"bootstrap.servers": broker.bootstrap}, topic)
+    rows, _ = subcommands._compare_with_kafka(read(), goes_on, {"bootstrap.servers": broker.bootstrap}, topic)
     assert [(row.checkpoint, row.planned, row.group, row.verdict) for row in rows] == [
         (80, 100, "behind by 10", "ok"),
         (8, 100, "behind by 1", "ok"),

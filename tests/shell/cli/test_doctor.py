@@ -107,7 +107,7 @@ def test_an_address_that_explains_nothing(broker: Broker, more: dict[str, str], 
     said = f"{broker.bootstrap}/1: Connect to ipv4#{broker.bootstrap} failed: Connection refused (after 0ms in state CONNECT)"
     down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
     heard, error = [KafkaError(KafkaError._TRANSPORT, said), down], KafkaException(KafkaError(KafkaError._TRANSPORT))
-    address, nobody = kafka.unanswered(conf, error, heard)
+    address, nobody = kafka.diagnose_silence(conf, error, heard)
     assert address.result == first[0] and first[1] in address.found
     assert "the bootstrap answers" not in address.found
     assert (nobody.check, nobody.result) == ("brokers", "failed")

@@ -124,7 +124,7 @@ def test_it_follows(filled: Broker, topic: str, tmp_path: Path, monkeypatch: pyt
     """Batches that come meanwhile are compared as they come; a partition that begins in one is left out."""
     at = planned(tmp_path / "checkpoint", topic, {"0": 50}, {"0": 70})
     more = threading.Event()
-    tell = shadow._tell
+    tell = shadow._print_progress
 
     def told(line: Any, rows: Any) -> None:
         tell(line, rows)
@@ -132,7 +132,7 @@ def test_it_follows(filled: Broker, topic: str, tmp_path: Path, monkeypatch: pyt
         (at / "offsets" / "0").unlink()  # as Spark does with each new batch
         more.set()
 
-    monkeypatch.setattr(shadow, "_tell", told)
+    monkeypatch.setattr(shadow, "_print_progress", told)
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--follow", "--batches", "3")
     assert more.is_set()
     assert said.returncode == 0, said.stderr
@@ -144,14 +144,14 @@ def test_what_can_not_be_read_keeps_nothing_else_from_it(
     filled: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition fails: the other is compared, and both stand in the table, with what went wrong; exit status 1."""
-    ours = two_readers.TwoReaders.ours
+    ours = two_readers.TwoReaders.read_by_cohort
 
     def read(readers: two_readers.TwoReaders, wanted: Any) -> Any:
         if any(each.partition == 1 for each in wanted):
             raise CohortError("its leader is away")
         return ours(readers, wanted)
 
-    monkeypatch.setattr(two_readers.TwoReaders, "ours", read)
+    monkeypatch.setattr(two_readers.TwoReaders, "read_by_cohort", read)
     at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 70, "1": 70})
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--output", "json")
     assert said.returncode == 1
@@ -167,12 +167,12 @@ def test_a_batch_that_differs_is_never_called_equal() -> None:
     for number in range(3):
         rows = [
             RangeComparison(number, 0, Range("t", at, 0, 1), 1, 1, 1, "differs" if (number, at) == (0, 0) else "equal")
-            for at in range(shadow.KEPT // 2 + 1)
+            for at in range(shadow.MOST_ROWS // 2 + 1)
         ]
         summary.add(number, rows)
     assert [line.verdict for line in summary.lines] == ["differs", "equal", "equal"]
     assert [(row.batch, row.range.partition) for row in summary.rows() if row.verdict == "differs"] == [(0, 0)]
-    assert len(summary.rows()) == shadow.KEPT + 1
+    assert len(summary.rows()) == shadow.MOST_ROWS + 1
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class Looks:
         monkeypatch.setattr(shadow, "_read", self._equal)
 
     def _patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        listed, read = folder.Folder._listed, folder.Folder.read
+        listed, read = folder.Folder._list_files, folder.Folder.read
 
         def entries(one: folder.Folder, log: str) -> list[folder.LogFile]:
             self.count += log == "offsets"
@@ -51,7 +51,7 @@ class Looks:
             self._fail("file")
             return read(one, name)
 
-        monkeypatch.setattr(folder.Folder, "_listed", entries)
+        monkeypatch.setattr(folder.Folder, "_list_files", entries)
         monkeypatch.setattr(folder.Folder, "read", text)
 
     def _fail(self, what: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 
-from sparkcohort.cli.simulate.live_case import CaseRequest, of_kafka
+from sparkcohort.cli.simulate.live_case import CaseRequest, case_of_kafka
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -229,7 +229,7 @@ def _refusal(options: dict[str, str], name: str) -> str:
 def _unseen(conf: dict[str, str], group: str, name: str) -> str:
     """What somebody is told who only wants to look at the group."""
     with pytest.raises(CohortError) as caught:
-        of_kafka(CaseRequest(group, conf))
+        case_of_kafka(CaseRequest(group, conf))
     assert caught.value.error == name
     return str(caught.value)
 

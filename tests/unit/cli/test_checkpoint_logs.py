@@ -9,18 +9,18 @@ import pytest
 from sparkcohort.cli.checkpoint import logs, repairs
 from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, UnknownVersion
 from sparkcohort.cli.checkpoint.positions import (
-    ANEW,
-    BEYOND,
-    LOST,
+    EXPIRED,
     MISSING,
     NEW,
     OK,
+    PAST_END,
+    RECREATED,
     UNKNOWN,
     KafkaPositions,
     RestartPlan,
     compare,
 )
-from sparkcohort.cli.checkpoint.repairs import Files, Mend, of_files, of_positions
+from sparkcohort.cli.checkpoint.repairs import Files, Mend, mend_files, mend_positions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -83,7 +83,7 @@ def test_every_cut_of_a_real_file_is_seen() -> None:
 def test_versions_that_are_not_known_are_not_repaired() -> None:
     """A newer Spark's files are no damage."""
     with pytest.raises(UnknownVersion, match="v7"):
-        of_files(Files({0: offsets(1), 1: "v7\nwhatever"}, {0: COMMIT}, METADATA))
+        mend_files(Files({0: offsets(1), 1: "v7\nwhatever"}, {0: COMMIT}, METADATA))
 
 
 def paths(mends: list[Mend]) -> dict[str, str]:
@@ -116,7 +116,7 @@ def test_what_mends_the_files(
     planned: dict[int, str], done: dict[int, str], stateful: bool, expected: dict[str, str]
 ) -> None:
     """Each damage, and the least that mends it; nothing where a batch would begin where nobody knows."""
-    assert paths(of_files(Files(planned, done, METADATA, stateful))) == expected
+    assert paths(mend_files(Files(planned, done, METADATA, stateful))) == expected
 
 
 def test_the_end_of_a_batch_in_flight_moves_with_its_start() -> None:
@@ -127,8 +127,8 @@ def test_the_end_of_a_batch_in_flight_moves_with_its_start() -> None:
     files = Files({2: first, 3: second}, {2: COMMIT}, METADATA, stateful=True)
     brokers = KafkaPositions({T0: 20, T1: 5}, {T0: 40, T1: 40}, {"t": "old"})
     rows = compare(RestartPlan(0, KafkaEnds({T0: 5, T1: 5}, ids), KafkaEnds({T0: 9, T1: 30}, ids)), brokers)
-    assert [(row.verdict, row.lost) for row in rows] == [(LOST, 15), (OK, 0)]
-    mends = of_positions(files, rows, brokers)
+    assert [(row.verdict, row.lost) for row in rows] == [(EXPIRED, 15), (OK, 0)]
+    mends = mend_positions(files, rows, brokers)
     assert [(mend.path, (mend.text or "").splitlines()[2]) for mend in mends] == [
         ("offsets/2", '{"t": {"0": 20, "1": 5}, "t@old": {}}'),
         ("offsets/3", '{"t": {"0": 20, "1": 30}, "t@old": {}}'),
@@ -139,7 +139,7 @@ def test_the_end_of_a_batch_in_flight_moves_with_its_start() -> None:
 
 def rewritten_as_ours(text: str, ends: dict[TopicPartition, int], ids: dict[str, str]) -> str:
     """The same file as of format("cohort")."""
-    return logs.rewritten(text, 0, logs.as_line(ends, ids, '{"t": {}}'))
+    return logs.rewrite_source(text, 0, logs.as_line(ends, ids, '{"t": {}}'))
 
 
 def test_each_verdict() -> None:
@@ -155,7 +155,7 @@ def test_each_verdict() -> None:
     )
     rows = {(row.topic, row.partition): row for row in compare(plan, brokers)}
     assert {name[0]: row.verdict for name, row in rows.items() if not name[1]} == {
-        "fine": OK, "gone": MISSING, "silent": UNKNOWN, "beyond": BEYOND, "anew": ANEW,
+        "fine": OK, "gone": MISSING, "silent": UNKNOWN, "beyond": PAST_END, "anew": RECREATED,
     }  # fmt: skip
     assert (rows["fine", 1].verdict, rows["fine", 1].restart_from, rows["fine", 1].records) == (NEW, 0, 4)
     assert (rows["fine", 0].group, rows["beyond", 0].group, rows["gone", 0].group) == (
@@ -163,7 +163,7 @@ def test_each_verdict() -> None:
         "ahead by 1",
         "none",
     )
-    (mend,) = of_positions(Files({3: line_of(plan)}, {3: COMMIT}, METADATA), rows.values(), brokers)
+    (mend,) = mend_positions(Files({3: line_of(plan)}, {3: COMMIT}, METADATA), rows.values(), brokers)
     assert json.loads((mend.text or "").splitlines()[2]) == {
         "anew": {"0": 0}, "beyond": {"0": 3}, "fine": {"0": 7}, "silent": {"0": 7}, "anew@c": {}, "beyond@b": {},
     }  # fmt: skip
@@ -172,13 +172,13 @@ def test_each_verdict() -> None:
 def line_of(plan: RestartPlan) -> str:
     """The file of ``offsets`` that a plan is of."""
     assert plan.start is not None
-    return logs.rewritten(offsets(0), 0, logs.as_line(plan.start.ends, plan.start.ids, ""))
+    return logs.rewrite_source(offsets(0), 0, logs.as_line(plan.start.ends, plan.start.ids, ""))
 
 
 def test_nothing_is_made_of_a_source_whose_topics_are_gone() -> None:
     """An offset without a partition would start anew in silence."""
     rows = compare(RestartPlan(0, KafkaEnds({T0: 5}, {}), None), KafkaPositions({}, {}))
-    (mend,) = of_positions(Files({3: offsets(5)}, {3: COMMIT}, METADATA), rows, KafkaPositions({}, {}))
+    (mend,) = mend_positions(Files({3: offsets(5)}, {3: COMMIT}, METADATA), rows, KafkaPositions({}, {}))
     assert "nothing would be left" in mend.refused
 
 
@@ -194,20 +194,20 @@ def test_sources_by_name_move_by_their_names() -> None:
         row for source, end in ends.items() for row in compare(RestartPlan(source, starts.get(source), end), brokers)
     ]
     assert [(row.source, row.checkpoint, row.planned, row.verdict) for row in rows] == [
-        ("t", 5, 9, LOST), ("v", None, 1, OK), ("u", 3, 4, OK),
+        ("t", 5, 9, EXPIRED), ("v", None, 1, OK), ("u", 3, 4, OK),
     ]  # fmt: skip
-    mends = of_positions(Files({2: before, 3: after}, {2: COMMIT}, METADATA), rows, brokers)
+    mends = mend_positions(Files({2: before, 3: after}, {2: COMMIT}, METADATA), rows, brokers)
     assert [(mend.path, (mend.text or "").splitlines()[2:]) for mend in mends] == [
         ("offsets/2", ['u:{"u":{"0":3}}', 't:{"t":{"0":7}}']),
     ]
-    assert not of_files(Files({2: before, 3: after}, {2: COMMIT}, METADATA))
+    assert not mend_files(Files({2: before, 3: after}, {2: COMMIT}, METADATA))
 
 
 def test_batch_0_in_flight_has_no_start_to_move() -> None:
     """Its start is not in the offset log."""
     rows = compare(RestartPlan(0, None, KafkaEnds({T0: 50}, {})), KafkaPositions({T0: 0}, {T0: 9}))
-    assert [row.verdict for row in rows] == [BEYOND]
-    (mend,) = of_positions(Files({0: offsets(50)}, {}, METADATA), rows, KafkaPositions({T0: 0}, {T0: 9}))
+    assert [row.verdict for row in rows] == [PAST_END]
+    (mend,) = mend_positions(Files({0: offsets(50)}, {}, METADATA), rows, KafkaPositions({T0: 0}, {T0: 9}))
     assert "batch 0 is in flight" in mend.refused
     assert repairs.costs(rows) == "41 offsets are gone"
 
@@ -215,6 +215,6 @@ def test_batch_0_in_flight_has_no_start_to_move() -> None:
 @pytest.mark.parametrize("metadata", [None, "", "{", "{}", '{"id":7}'])
 def test_a_lost_id_is_made_anew(metadata: str | None) -> None:
     """Spark starts neither with a broken one nor without one beside logs."""
-    (mend,) = of_files(Files({0: offsets(1)}, {0: COMMIT}, metadata, fresh_id="new"))
+    (mend,) = mend_files(Files({0: offsets(1)}, {0: COMMIT}, metadata, fresh_id="new"))
     assert (mend.path, mend.text) == ("metadata", '{"id":"new"}')
-    assert not of_files(Files({}, {}, None))
+    assert not mend_files(Files({}, {}, None))

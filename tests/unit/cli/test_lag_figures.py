@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkcohort.cli.lag_figures import Lag, LagLimit, above, joined, parse_limit, total, trend
+from sparkcohort.cli.lag_figures import Lag, LagLimit, find_excesses, parse_limit, total, total_by, trend
 
 LAGS = {
     ("billing", "orders", 0): Lag(10, 5.0),
@@ -16,9 +16,9 @@ LAGS = {
 
 def test_the_parts_are_the_whole() -> None:
     """Records add up, the oldest counts; what isn't known of a part isn't known of the whole."""
-    assert joined(LAGS, 1) == {("audit",): Lag(7, None), ("billing",): Lag(15, 60.0)}
-    assert joined(LAGS, 2)["billing", "orders"] == Lag(10, 5.0)
-    assert joined(LAGS, 3) == LAGS
+    assert total_by(LAGS, 1) == {("audit",): Lag(7, None), ("billing",): Lag(15, 60.0)}
+    assert total_by(LAGS, 2)["billing", "orders"] == Lag(10, 5.0)
+    assert total_by(LAGS, 3) == LAGS
     assert total([]) == Lag(None, None)
     assert total([Lag(None, 1.0), Lag(2, 1.0)]) == Lag(None, 1.0)
 
@@ -34,12 +34,12 @@ def test_what_is_no_limit(text: str) -> None:
 
 def test_what_is_above_a_limit() -> None:
     """What isn't known while records wait is too much; where none wait, time is none."""
-    groups = joined(LAGS, 1)
-    assert above(groups, LagLimit(14, None)) == ["group billing: 15 records"]
-    assert above(groups, LagLimit(15, None)) == []
-    assert above(groups, LagLimit(None, 59.0)) == ["group audit: an unknown time", "group billing: 60 s"]
-    assert above({("g",): Lag(0, None)}, LagLimit(None, 0.0)) == []
-    assert above({("g",): Lag(None, None)}, LagLimit(5, None)) == ["group g: an unknown number of records"]
+    groups = total_by(LAGS, 1)
+    assert find_excesses(groups, LagLimit(14, None)) == ["group billing: 15 records"]
+    assert find_excesses(groups, LagLimit(15, None)) == []
+    assert find_excesses(groups, LagLimit(None, 59.0)) == ["group audit: an unknown time", "group billing: 60 s"]
+    assert find_excesses({("g",): Lag(0, None)}, LagLimit(None, 0.0)) == []
+    assert find_excesses({("g",): Lag(None, None)}, LagLimit(5, None)) == ["group g: an unknown number of records"]
 
 
 def test_trends_in_words() -> None:

@@ -13,12 +13,12 @@ A, B = TopicPartition("a,b", 0), TopicPartition("a,b", 1)
 
 def test_an_offset_outside_its_log_goes_to_the_nearest_end() -> None:
     """As Kafka's tool does."""
-    assert reset_plan.within({A: 3, B: 30}, {A: 5, B: 0}, {A: 20, B: 20}) == {A: 5, B: 20}
+    assert reset_plan.clamp_offsets({A: 3, B: 30}, {A: 5, B: 0}, {A: 20, B: 20}) == {A: 5, B: 20}
 
 
 def test_a_plan_is_read_as_it_is_written() -> None:
     """Also with the group before each line, as Kafka's tool exports several groups; others' lines are not ours."""
-    assert reset_plan.parse_plan(reset_plan.exported({A: 7, B: 8}), "g") == {A: 7, B: 8}
+    assert reset_plan.parse_plan(reset_plan.format_plan({A: 7, B: 8}), "g") == {A: 7, B: 8}
     assert reset_plan.parse_plan('g,"a,b",0,7\nh,"a,b",1,9\n', "g") == {A: 7}
 
 

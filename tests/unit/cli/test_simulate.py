@@ -303,8 +303,8 @@ def test_a_terminal_of_any_width(width: int) -> None:
     shown = views.CaseView(base, case, "a title", 20, views.names(base, case))
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system="standard", highlight=False)
     seen = simulate(base, case, find_assignor("cooperative-sticky"))
-    views.report(shown, seen, ["a note " * 20], console)
-    views.compared(shown, [seen, simulate(base, case, find_assignor("range"))], [], console)
+    views.print_outcome(shown, seen, ["a note " * 20], console)
+    views.print_comparison(shown, [seen, simulate(base, case, find_assignor("range"))], [], console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "\x1b[32m" in text
@@ -316,7 +316,7 @@ def test_a_terminal_of_any_width(width: int) -> None:
 
 def test_a_live_group_becomes_a_case() -> None:
     """Members with what they own since when; topics with their partitions; names that people know."""
-    case = live_case.of_status(a_status())
+    case = live_case.case_of_status(a_status())
     assert as_value(case) == {
         "assignor": "cooperative-sticky",
         "topics": {"orders": 3},
@@ -339,8 +339,8 @@ def test_racks_and_loads_are_taken_where_they_are_told() -> None:
     """A partition's load is its owner's word, the first member's where nobody owns it."""
     first, second, third = a_status()["partitions"]
     rows = [{**first, "racks": ["a"], "load": [9.5, 70.0, 3]}, second, {**third, "load": [1.0, 2.0, 0]}]
-    assert live_case.of_status(a_status(load_balance=[1.5, 30_000, 2])).load_balance == (1.5, 30_000, 2)
-    case = live_case.of_status(a_status(partitions=rows))
+    assert live_case.case_of_status(a_status(load_balance=[1.5, 30_000, 2])).load_balance == (1.5, 30_000, 2)
+    case = live_case.case_of_status(a_status(partitions=rows))
     assert case.racks == {"orders": [("a",), (), ()]}
     assert case.members["m-2"].loads == {("orders", 0): Load(9.5, 70.0, 3), ("orders", 2): Load(1.0, 2.0, 0)}
     assert case.members["m-3"].loads == {}
@@ -348,7 +348,7 @@ def test_racks_and_loads_are_taken_where_they_are_told() -> None:
 
 def test_a_group_of_which_the_logs_are_not_known_yet() -> None:
     """What its members own is there all the same."""
-    case = live_case.of_status(a_status(partitions=[]))
+    case = live_case.case_of_status(a_status(partitions=[]))
     assert (case.topics, case.members["m-3"].topics) == ({"orders": 2}, ("orders",))
 
 
@@ -357,7 +357,7 @@ def test_a_topic_that_is_read_in_part_is_numbered_anew() -> None:
     rows = [a_partition(number, 1, 2, None) for number in (1, 4, 7)]
     status = a_status(partitions=rows, state="PreparingRebalance")
     status["members"][0].update(owned=[["orders", 4]], generations=[5])
-    case = live_case.of_status(status)
+    case = live_case.case_of_status(status)
     assert (case.topics, case.members["m-2"].owned) == ({"orders": 3}, (("orders", 1),))
     assert case.notes == (
         "orders is read in part, and its partitions are numbered anew: 0 is orders-1, 1 is orders-4, 2 is orders-7",

@@ -216,7 +216,7 @@ def printed(view: views.View, width: int) -> str:
     """What a terminal of that width shows."""
     console = Console(width=width, force_terminal=False)
     with console.capture() as said:
-        console.print(views.render(view, width), soft_wrap=bool(view.below))
+        console.print(views.render(view, width), soft_wrap=bool(view.prose_columns))
     return said.get()
 
 
@@ -245,7 +245,7 @@ def test_no_cell_is_broken(view: views.View, width: int) -> None:
     console = Console(width=width, force_terminal=False)
     fitting = views.for_terminal(view, width)
     with console.capture() as said:
-        console.print(views.render(fitting, width), soft_wrap=bool(view.below))
+        console.print(views.render(fitting, width), soft_wrap=bool(view.prose_columns))
     lines = said.get().splitlines()
     words = {word for line in lines for word in line.split()}
     assert max(map(len, lines)) <= width

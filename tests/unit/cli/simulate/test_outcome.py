@@ -55,7 +55,7 @@ def test_a_member_goes() -> None:
     base = kafkas_example()
     seen = simulate(base, change_members(base, ["-C1"]), find_assignor("cooperative-sticky"))
     assert list(seen.settled) == ["C0"]
-    assert seen.before == {"C0": base.members["C0"].owned, "C1": base.members["C1"].owned}
+    assert seen.owned_before == {"C0": base.members["C0"].owned, "C1": base.members["C1"].owned}
     assert (seen.owned, seen.moved, seen.placed, seen.fewest_moves, seen.rounds) == (3, 0, 3, 0, 1)
     assert (seen.transferring, seen.paused_eager) == ((), 6)
     assert seen.paused_cooperative == {1: (("t0", 1), ("t1", 0), ("t1", 2))}
@@ -229,7 +229,7 @@ def test_loads_move_nothing_at_once() -> None:
     """A round for another reason moves nothing for load; what then lasts is relieved, in a round that says what it was."""
     case = hot()
     seen = simulate(case, case, find_assignor("load-balanced"))
-    assert seen.assignment == seen.before
+    assert seen.assignment == seen.owned_before
     assert [(relief.member, relief.partitions) for relief in seen.relieved] == [("a", 2)]
     assert (seen.moved, seen.rounds) == (2, 3)
     assert seen.busiest_before == pytest.approx(1.978, abs=1e-3)
@@ -324,7 +324,7 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
     assert list(seen.transferring) == [tp for tp, now in answer.items() if now is None]
     assert after == (rounds["now"] if assignor.cooperative else answer)
     assert None not in after.values()
-    assert {tp: m for m, mine in seen.before.items() for tp in mine} == {tp: m for tp, m in before.items() if m}
+    assert {tp: m for m, mine in seen.owned_before.items() for tp in mine} == {tp: m for tp, m in before.items() if m}
     assert (seen.owned, seen.moved) == (sum(map(bool, before.values())), plain.moved(before, after))
     assert seen.placed == sum(has is None for has in before.values())
     assert (seen.spread_before, seen.spread) == (plain.spread(case, before), plain.spread(case, after))
