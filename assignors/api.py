@@ -78,11 +78,8 @@ class Assignor(Protocol):
 
 def subscribers(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
     """Member ids by existing topic; topics and ids sorted, topics nobody wants left out."""
-    subscriptions = {member: frozenset(members[member].topics) for member in sorted(members)}
-    by_topic = {
-        topic: [member for member, subscription in subscriptions.items() if topic in subscription]
-        for topic in sorted(topics)
-    }
+    wishes = {member: frozenset(members[member].topics) for member in sorted(members)}
+    by_topic = {topic: [member for member, wish in wishes.items() if topic in wish] for topic in sorted(topics)}
     return {topic: ids for topic, ids in by_topic.items() if ids}
 
 

@@ -56,11 +56,7 @@ class RangeAssignor:
         ownership = resolve_ownership(topics, members)  # not for us: the leader wants to know it
         space = ownership.space
         wanted_by = subscribers_in_order(space)
-        near = (
-            _near_owners(space, wanted_by, racks)
-            if racks and any(subscription.rack for subscription in space.subscriptions)
-            else {}
-        )
+        near = _near_owners(space, wanted_by, racks) if racks and any(each.rack for each in space.subscriptions) else {}
         member = np.full(space.places, NO_MEMBER)
         for position, subscribers in enumerate(wanted_by):
             if len(subscribers):
@@ -94,10 +90,7 @@ def _near_owners(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[
         deal = _Deal(homes[identity], count)
         if len(alike) > 1:
             deal.give_by_partition(
-                [
-                    frozenset.intersection(*partition_racks)
-                    for partition_racks in zip(*(replicas[p] for p in alike), strict=True)
-                ]
+                [frozenset.intersection(*each) for each in zip(*(replicas[p] for p in alike), strict=True)]
             )
         elif alike[0] in matters:
             deal.give_by_member(replicas[alike[0]])

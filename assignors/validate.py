@@ -35,11 +35,9 @@ def read_answer(answer: object) -> Assignment:
     return {_member(member): _partitions(member, partitions) for member, partitions in answer.items()}
 
 
-def check_complete(
-    assignment: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
-) -> None:
+def check_complete(answer: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
     """Raise BadAnswer for the first partition that somebody wants and nobody is given."""
-    handed_out = {partition for partitions in assignment.values() for partition in partitions}
+    handed_out = {partition for partitions in answer.values() for partition in partitions}
     for topic, ids in subscribers(topics, members).items():
         for number in range(topics[topic]):
             if (topic, number) not in handed_out:
@@ -62,18 +60,13 @@ def _partitions(member: str, value: object) -> tuple[Partition, ...]:
     return partitions
 
 
-def _partition(member: str, value: object) -> Partition:
-    if (
-        isinstance(value, tuple | list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and not isinstance(value[1], bool)
-    ):
+def _partition(member: str, item: object) -> Partition:
+    if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str) and not isinstance(item[1], bool):
         try:
-            return str(value[0]), index(value[1])
+            return str(item[0]), index(item[1])
         except TypeError:
             pass
-    raise BadAnswer(f"{member} is given {_printable(value)}, not a (topic, partition)")
+    raise BadAnswer(f"{member} is given {_printable(item)}, not a (topic, partition)")
 
 
 def _printable(thing: object) -> str:

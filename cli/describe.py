@@ -162,15 +162,8 @@ def _table(status: dict[str, Any], table: str, verbose: bool, row_filter: RowFil
 
 def _total(status: Mapping[str, Any], selected: Mapping[str, Any], table: str) -> str:
     """The sums of what is shown, in words."""
-    selected_count, all_of_them = (
-        len(selected[table := "members" if table == "members" else "partitions"]),
-        len(status[table]),
-    )
-    rows = (
-        f"{selected_count} of {counted(all_of_them, table[:-1])}"
-        if selected_count != all_of_them
-        else counted(selected_count, table[:-1])
-    )
+    count, total = (len(selected[table := "members" if table == "members" else "partitions"]), len(status[table]))
+    rows = f"{count} of {counted(total, table[:-1])}" if count != total else counted(count, table[:-1])
     head = f"{status['group']}, {status['state']}: {rows}"
     if table == "members":
         return f"{head}, {counted(sum(len(row['owned']) for row in selected['members']), 'partition')}"

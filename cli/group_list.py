@@ -69,12 +69,10 @@ def _of_kafka(group: KafkaGroup) -> views.View:
     ]
     rows += [(name, UNREACHABLE, None, None, None, None) for name in listing.silent]
     in_order = tuple(sorted(rows, key=lambda row: str(row[0])))
-    return views.View(
-        KAFKAS, in_order, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"), notes=_omission_notes(listing)
-    )
+    return views.View(KAFKAS, in_order, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"), notes=_omissions(listing))
 
 
-def _omission_notes(listing: GroupListing) -> tuple[str, ...]:
+def _omissions(listing: GroupListing) -> tuple[str, ...]:
     """What the list has not, for people: without it they would take it for whole."""
     notes = [f"a broker has not listed its groups, which are left out: {reason}" for reason in listing.unlisted]
     if listing.denied:

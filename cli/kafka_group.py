@@ -152,18 +152,16 @@ class KafkaGroup:
         What Cohort keeps beside its offsets is written as by a later run without a pin: generations stay reserved, a driver
         that wakes up again sees that it is over, and no first batch starts where it was pinned.
         """
-        kept_metadata = latest(text for _, text in committed.values())
-        record = replace(kept_metadata, run=kept_metadata.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
+        old = latest(text for _, text in committed.values())
+        record = replace(old, run=old.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
         ids = {}
-        if kept_metadata != NOTHING:
+        if old != NOTHING:
             ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in offsets}, TIMEOUT_S))
         positions = [
             Position(
-                *tp,
-                offset,
-                metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if kept_metadata != NOTHING else "",
+                *tp, value, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NOTHING else ""
             )
-            for tp, offset in sorted(offsets.items())
+            for tp, value in sorted(offsets.items())
         ]
 
         def commit() -> None:

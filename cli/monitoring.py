@@ -99,11 +99,9 @@ def write(texts: Mapping[Path, str], *, force: bool) -> None:
     """Write all of these files or, when one of other content is there, none; say which.  Raises CohortError."""
     try:
         if not force:
-            different = [path for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()]
-            if different:
-                raise CohortError(
-                    f"{different[0]} is there with other content: --force overwrites it; nothing was written"
-                )
+            paths = [path for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()]
+            if paths:
+                raise CohortError(f"{paths[0]} is there with other content: --force overwrites it; nothing was written")
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -58,9 +58,7 @@ def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
         f"reason: {item['reason'] or 'unknown'}",
         f"{counted(item['members'], 'member')}, {counted(item['moved'], 'partition')} moved, {item['revoked']} revoked",
     ]
-    lines += [
-        f"gone: {removed['client_id'] or removed['member_id']}, {removed['reason']}" for removed in item["removed"]
-    ]
+    lines += [f"gone: {row['client_id'] or row['member_id']}, {row['reason']}" for row in item["removed"]]
     return lines
 
 
@@ -88,12 +86,10 @@ def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
 
 def _routes(word: str, moves: Sequence[Mapping[str, Any]]) -> str | None:
     """Partitions by the member that they came from or went to."""
-    pairs_by_member: dict[str | None, list[tuple[str, int]]] = {}
+    peers: dict[str | None, list[tuple[str, int]]] = {}
     for item in moves:
-        pairs_by_member.setdefault(item[word], []).append(_pair(item))
-    return (
-        "; ".join(f"{ranges(pairs)} {word} {member or 'nobody'}" for member, pairs in pairs_by_member.items()) or None
-    )
+        peers.setdefault(item[word], []).append(_pair(item))
+    return "; ".join(f"{ranges(pairs)} {word} {peer or 'nobody'}" for peer, pairs in peers.items()) or None
 
 
 def _pair(item: Mapping[str, Any]) -> tuple[str, int]:

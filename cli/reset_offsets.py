@@ -95,29 +95,25 @@ def reset_command(
         )
     try:
         _check(target)
-        checkpoint_note = _about_checkpoint(
-            options["checkpoint"]
-        )  # before anything is moved: a failure means that nothing was
+        note = _about_checkpoint(options["checkpoint"])  # before anything is moved: a failure means that nothing was
         request = CaseRequest(group_id, client_config(servers, config))
         plan = _read_plan(target, group_id)
         group = KafkaGroup(request)
         committed = group.committed()
         partitions = _scope(group, committed, plan, topics, all_topics)
-        new_offsets = _new_offsets(group, target, partitions, committed, plan)
+        offsets = _new_offsets(group, target, partitions, committed, plan)
     except OptionError as error:
         raise click.UsageError(str(error), context) from None
     _refuse_members(group, group_id)  # a plan that can't be carried out is none, as with Kafka's own tool
     if options["execute"]:
-        group.reset(new_offsets, committed)
+        group.reset(offsets, committed)
     if options["export"]:
-        click.echo(reset_plan.format_plan(new_offsets), nl=False)
+        click.echo(reset_plan.format_plan(offsets), nl=False)
         return
     planned = "a checkpoint has a first batch that is planned and not committed: after a reset it can't go on"
-    notes = [*([] if options["execute"] else [DRY_RUN]), checkpoint_note]
+    notes = [*([] if options["execute"] else [DRY_RUN]), note]
     notes += [planned] if group.has_plan(committed) else []
-    rows = tuple(
-        (group_id, *tp, committed.get(tp, (None, ""))[0], offset) for tp, offset in sorted(new_offsets.items())
-    )
+    rows = tuple((group_id, *tp, committed.get(tp, (None, ""))[0], new) for tp, new in sorted(offsets.items()))
     printing.print_view(views.View(COLUMNS, rows, notes=tuple(notes)), options["output"])
 
 

@@ -159,16 +159,13 @@ def _first(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
 
 
-def _held_back(status: Status, key: str, description: str) -> list[str]:
+def _held_back(status: Status, key: str, text: str) -> list[str]:
     """A line for each reason why partitions don't flow as the others do, with the first of them."""
-    names_by_reason: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for row in status["partitions"]:
         if row[key] is not None:
-            names_by_reason.setdefault(row[key], []).append(f"{row['topic']}-{row['partition']}")
-    return [
-        f"group {status['group']}: {_first(names)} {description}: {reason}"
-        for reason, names in sorted(names_by_reason.items())
-    ]
+            by_reason.setdefault(row[key], []).append(f"{row['topic']}-{row['partition']}")
+    return [f"group {status['group']}: {_first(names)} {text}: {reason}" for reason, names in sorted(by_reason.items())]
 
 
 def offsets(status: Status, *, verbose: bool = False) -> View:
@@ -301,17 +298,11 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         "partitions_moved": status["partitions_moved"],
         "refused_requests": sum(row["count"] for row in status["refused"]),
     }
-    shown_cells = dict(zip(_keys(STATE), plain, strict=True))
+    cells = dict(zip(_keys(STATE), plain, strict=True))
     failure = status["assignor_failure"]
     failed = {"failed_rebalances": status["failed_rebalances"], "assignor_failure": failure}
-    json_object = {
-        **shown_cells,
-        **totals,
-        "rebalance": status["rebalance"],
-        "scheduled_rebalance": scheduled,
-        **failed,
-    }
-    json_object["batch"] = status["batches"]["in_flight"]
+    item = {**cells, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled, **failed}
+    item["batch"] = status["batches"]["in_flight"]
     more: Row = (
         totals["generation"],
         totals["pending_members"],
@@ -322,7 +313,7 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         sum(status["failed_rebalances"].values()),
         None if failure is None else _failure(failure),
     )
-    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (json_object,))
+    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (item,))
 
 
 def batch(status: Status) -> tuple[str, ...]:
@@ -360,13 +351,9 @@ def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
     """A round that is put off: what waits for a replacement of its member, or that moves back off; for how long at most."""
     if scheduled is None:
         return None
-    partitions = ranges((topic, partition) for topic, partition in scheduled["partitions"])
-    subject = (
-        f"{partitions} waits for a replacement"
-        if partitions
-        else "moves to balance the members wait for their back-off"
-    )
-    return f"{subject}, {duration(scheduled['due_in_ms'])} left"
+    orphans = ranges((topic, partition) for topic, partition in scheduled["partitions"])
+    text = f"{orphans} waits for a replacement" if orphans else "moves to balance the members wait for their back-off"
+    return f"{text}, {duration(scheduled['due_in_ms'])} left"
 
 
 def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
@@ -433,15 +420,13 @@ def as_blocks(view: View) -> Table:
 
 def as_lines(view: View) -> Text:
     """The rows with their last ``prose_columns`` cells under them, for what is too wide for the terminal."""
-    first_prose = len(view.columns) - view.prose_columns
-    header, *lines = as_text(
-        View(view.columns[:first_prose], tuple(row[:first_prose] for row in view.rows))
-    ).splitlines()
+    plain = len(view.columns) - view.prose_columns
+    header, *lines = as_text(View(view.columns[:plain], tuple(row[:plain] for row in view.rows))).splitlines()
     text = Text(header, style="bold")
     for line, row in zip(lines, view.rows, strict=True):
         text.append(f"\n{line}\n   ", style="not bold")
-        for name, value in zip(view.columns[first_prose:], row[first_prose:], strict=True):
-            text.append("; " if name != view.columns[first_prose] else " ").append_text(_styled(name, value))
+        for name, value in zip(view.columns[plain:], row[plain:], strict=True):
+            text.append("; " if name != view.columns[plain] else " ").append_text(_styled(name, value))
     return text
 
 

@@ -34,7 +34,7 @@ CATCH_UP_S: Final = 60
 BASE: Final = 0.1
 MOST: Final = 1e15
 """More records or bytes than any partition has: who says so is not believed."""
-_LEAST_RECORD_RATE = 1e-3  # a record in a quarter of an hour: what is slower tells nothing of its records' size
+_LEAST_RATE = 1e-3  # a record in a quarter of an hour: what is slower tells nothing of its records' size
 
 
 def credible(load: Load) -> bool:
@@ -77,11 +77,9 @@ def weigh_partitions(partitions: Sequence[Partition], loads: Mapping[Partition, 
 def _costs(loads: Sequence[Load]) -> npt.NDArray[np.float64]:
     """Work of each partition; 1 is the mean, and what all have where nothing comes at all."""
     records, size, backlog = np.fromiter(chain.from_iterable(loads), np.float64, 3 * len(loads)).reshape(-1, 3).T
-    usual = size.sum() / max(records.sum(), _LEAST_RECORD_RATE)
-    bytes_per_record = np.divide(
-        size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RECORD_RATE) & (size > 0)
-    )
+    usual = size.sum() / max(records.sum(), _LEAST_RATE)
+    record_size = np.divide(size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RATE) & (size > 0))
     rate = records + backlog / CATCH_UP_S
-    volume = np.where(size > 0, size + backlog / CATCH_UP_S * bytes_per_record, rate * usual)
+    volume = np.where(size > 0, size + backlog / CATCH_UP_S * record_size, rate * usual)
     parts = [part / total * len(loads) for part in (rate, volume) if (total := part.sum()) > 0]
     return sum(parts[1:], parts[0]) / len(parts) if parts else np.ones(len(loads))

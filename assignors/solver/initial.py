@@ -117,9 +117,7 @@ def _bits(rows: Bools) -> list[int]:
         return numbers
     width, data = packed.shape[1], packed.tobytes()
     return (
-        [int.from_bytes(data[offset : offset + width], "little") for offset in range(0, len(data), width)]
-        if width
-        else []
+        [int.from_bytes(data[start : start + width], "little") for start in range(0, len(data), width)] if width else []
     )
 
 
@@ -179,9 +177,7 @@ def _even_out(
     levels = _Levels(loads, 1)
     counts = (loads - levels.lowest).tolist()
     cuts = _cuts(sort)
-    runs = [
-        (first, end, kinds.bits[number]) for (first, end), number in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)
-    ]
+    runs = [(first, end, kinds.bits[kind]) for (first, end), kind in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)]
     while _even_once(owners, runs, levels, counts):
         subscriber_counts = [counts[member] for member in subscribers]
         if max(subscriber_counts) <= min(subscriber_counts) + 1:

@@ -134,23 +134,16 @@ def resolve_ownership(topics: Mapping[str, int], members: Mapping[str, MemberSub
 
 def _acquisitions(space: Space, sizes: Ints) -> Ints | None:
     """Of each claim, in the order in which they stand, ``sizes`` of each member; None when all are as old."""
-    by_member = [subscription.since for subscription in space.subscriptions]
-    values = list(chain.from_iterable(generations.values() for generations in by_member))
+    by_member = [claim.since for claim in space.subscriptions]
+    values = list(chain.from_iterable(each.values() for each in by_member))
     if not values:
         return None
     if (np.fromiter(map(len, by_member), np.int64, len(by_member)) == sizes).all():
         if values.count(values[0]) == len(values):
             return None
-        if all(
-            tuple(generations) == subscription.owned
-            for generations, subscription in zip(by_member, space.subscriptions, strict=True)
-        ):
+        if all(tuple(each) == claim.owned for each, claim in zip(by_member, space.subscriptions, strict=True)):
             return np.array(values, np.int64)
-    values = list(
-        chain.from_iterable(
-            map(subscription.since.get, subscription.owned, repeat(-1)) for subscription in space.subscriptions
-        )
-    )
+    values = list(chain.from_iterable(map(claim.since.get, claim.owned, repeat(-1)) for claim in space.subscriptions))
     return np.array(values, np.int64)
 
 

@@ -63,7 +63,7 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
         return repr(dict(self))
 
 
-def pack_assignment(space: Space, assignment: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
+def pack(space: Space, assignment: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
     """An assignment by values as one by places; None when that can't be: to a stranger, no partition, or one given twice."""
     if any(assignment[stranger] for stranger in assignment.keys() - set(space.ids)):
         return None

@@ -47,10 +47,7 @@ def nearness(space: Space, racks: Racks) -> Nearness:
     replicas, of_place = _replicas(space, racks)
     rows: dict[str | None, int] = {}
     of_member = np.array([rows.setdefault(home, len(rows)) for home in homes], np.int64)
-    far = np.array(
-        [[bool(home and place_racks and home not in place_racks) for place_racks in replicas] for home in rows],
-        np.bool_,
-    )
+    far = np.array([[bool(home and each and home not in each) for each in replicas] for home in rows], np.bool_)
     return _alike(space) if far.all() or not far.any() else Nearness(of_member, of_place, far)
 
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from sparkcohort.assignors.api import Assignment
 from sparkcohort.assignors.solver.ownership import Ownership
-from sparkcohort.assignors.solver.packed import Packed, pack_assignment
+from sparkcohort.assignors.solver.packed import Packed, pack
 from sparkcohort.assignors.solver.space import NO_MEMBER, Bools
 
 
@@ -44,20 +44,14 @@ def unclaimed(ownership: Ownership) -> Bools:
 
 def transferring_ownership(target: Packed, ownership: Ownership) -> Bools:
     """Places that ``target`` gives to one member while another still claims them: that one has to revoke them first."""
-    target_member, claimed = target.member, ownership.claimed
-    mask: Bools = (
-        (target_member >= 0) & (claimed != NO_MEMBER) & (claimed != target_member) & (ownership.member != target_member)
-    )
+    taker, claimed = target.member, ownership.claimed
+    mask: Bools = (taker >= 0) & (claimed != NO_MEMBER) & (claimed != taker) & (ownership.member != taker)
     return mask
 
 
 def adjust_assignment(target: Assignment, ownership: Ownership) -> Packed:
     """This generation's part of ``target``: what is transferring ownership goes to nobody until the follow-up rebalance."""
-    packed = (
-        target
-        if isinstance(target, Packed) and target.space is ownership.space
-        else pack_assignment(ownership.space, target)
-    )
+    packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
     if packed is None:
         raise ValueError("only an assignment of these topics to these members can be handed over")
     transferring = transferring_ownership(packed, ownership)

@@ -91,11 +91,9 @@ def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
     number[groups] = np.arange(len(groups))
     row_of = np.full(len(space.ids), NO_MEMBER)
     row_of[subscribers] = row
-    classes, place_kinds = np.divmod(groups, near.far.shape[1])
+    classes, sites = np.divmod(groups, near.far.shape[1])
     kinds, homes = np.divmod(rows, len(near.far))
-    return ClassLayout(
-        row_of, number[keys], space.wants[np.ix_(kinds, first[classes])], near.far[np.ix_(homes, place_kinds)]
-    )
+    return ClassLayout(row_of, number[keys], space.wants[np.ix_(kinds, first[classes])], near.far[np.ix_(homes, sites)])
 
 
 def _individuals(layout: ClassLayout) -> ClassLayout:

@@ -109,9 +109,7 @@ class Folder:
 
     def age_s(self) -> float | None:
         """Seconds since either log was written to; None where that isn't told."""
-        times = [
-            each.written for log_files in self.logs.values() for each in log_files[-1:] if each.written is not None
-        ]
+        times = [each.written for files in self.logs.values() for each in files[-1:] if each.written is not None]
         return max(time.time() - max(times), 0.0) if times else None
 
     def _copy(self, name: str, target: str) -> None:
@@ -151,38 +149,36 @@ class Folder:
             raise CohortError(f"{self.place}: {name}: {_reason(error)}") from None
 
 
-def _open_file_system(place: str, printable_place: str) -> tuple[Any, str]:
+def _open_file_system(place: str, label: str) -> tuple[Any, str]:
     """The file system and the path in it."""
-    scheme, colon, path_and_query = place.partition(":")
+    scheme, colon, tail = place.partition(":")
     local = not colon or "/" in scheme or len(scheme) < 2
     scheme = scheme.lower()
     if not place:
         raise CohortError("DIR is empty; give the folder or URI of a checkpoint")
     if not local and _UNQUOTED.match(place):  # what is behind the / would be a path, and stand in errors
         raise CohortError(
-            f"{printable_place} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
+            f"{label} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
         )
     try:
         if local:
             return fs.LocalFileSystem(), os.path.abspath(place).rstrip("/")  # noqa: PTH100  as a string, for pyarrow
         if scheme == "file":
             return fs.LocalFileSystem(), unquote(urlsplit(place).path).rstrip("/")
-        uri = f"{_SCHEMES.get(scheme, scheme)}:{path_and_query}"
+        uri = f"{_SCHEMES.get(scheme, scheme)}:{tail}"
         try:
             file_system, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, ValueError):
             core = import_module("fsspec.core")
-            fsspec_system, path = core.url_to_fs(f"{scheme}:{path_and_query}")
+            fsspec_system, path = core.url_to_fs(f"{scheme}:{tail}")
             file_system = fs.PyFileSystem(fs.FSSpecHandler(fsspec_system))
         return file_system, str(path).rstrip("/")
     except ImportError:
         raise CohortError(
-            f"{printable_place}: pyarrow has no file system {scheme}://, and fsspec, which may have one, is not installed (pip install fsspec, and its package for {scheme})"
+            f"{label}: pyarrow has no file system {scheme}://, and fsspec, which may have one, is not installed (pip install fsspec, and its package for {scheme})"
         ) from None
     except _WRONG as error:
-        raise CohortError(
-            f"{printable_place} can't be opened: {_reason(error).replace(path_and_query, '***')}"
-        ) from None
+        raise CohortError(f"{label} can't be opened: {_reason(error).replace(tail, '***')}") from None
 
 
 def _crc_of(name: str) -> str:

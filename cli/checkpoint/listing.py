@@ -39,22 +39,18 @@ class PlannedBatch:
 
 def batches(folder: Folder, last: int) -> list[PlannedBatch]:
     """The last batches, oldest first.  Raises CohortError where a file can't be read at all."""
-    numbers_planned = [each.number for each in folder.logs["offsets"]]
-    numbers_committed = {each.number for each in folder.logs["commits"]}
-    numbers = sorted(
-        {*numbers_planned, *(number for number in numbers_committed if number > max(numbers_planned, default=-1))}
-    )
-    listed: list[PlannedBatch] = []
+    planned = [each.number for each in folder.logs["offsets"]]
+    done = {each.number for each in folder.logs["commits"]}
+    numbers = sorted({*planned, *(number for number in done if number > max(planned, default=-1))})
+    rows: list[PlannedBatch] = []
     for number in numbers[-last - 1 :]:
-        sources_before = listed[-1].sources if listed and listed[-1].number == number - 1 else {}
-        listed.append(
-            _batch(folder, number, number in set(numbers_planned), number in numbers_committed, sources_before)
-        )
-    return listed[-last:]
+        previous = rows[-1].sources if rows and rows[-1].number == number - 1 else {}
+        rows.append(_batch(folder, number, number in set(planned), number in done, previous))
+    return rows[-last:]
 
 
 def _batch(
-    folder: Folder, number: int, planned: bool, done: bool, sources_before: Mapping[Source, KafkaEnds | None]
+    folder: Folder, number: int, planned: bool, done: bool, previous: Mapping[Source, KafkaEnds | None]
 ) -> PlannedBatch:
     entry, wrong, version = None, "", ""
     name = f"offsets/{number}"
@@ -73,16 +69,14 @@ def _batch(
             wrong = str(error)
         version = text.partition("\n")[0][:9]
     sources = {source: source_of(line, name) for source, line in entry.sources.items()} if entry else {}
-    return PlannedBatch(number, done, entry, sources, version, _records(sources_before, sources), wrong)
+    return PlannedBatch(number, done, entry, sources, version, _records(previous, sources), wrong)
 
 
-def _records(
-    ends_before: Mapping[Source, KafkaEnds | None], ends_after: Mapping[Source, KafkaEnds | None]
-) -> int | None:
+def _records(previous: Mapping[Source, KafkaEnds | None], current: Mapping[Source, KafkaEnds | None]) -> int | None:
     """How many offsets a batch spans; None where the one before isn't known, or a source begins in it."""
-    if not ends_before or not ends_after.keys() <= ends_before.keys():
+    if not previous or not current.keys() <= previous.keys():
         return None
-    pairs = [(old, new) for source, new in ends_after.items() if (old := ends_before[source]) and new]
+    pairs = [(old, new) for source, new in current.items() if (old := previous[source]) and new]
     return sum(end - old.ends.get(tp, end) for old, new in pairs for tp, end in new.ends.items())
 
 
@@ -177,7 +171,7 @@ def mends(files: Sequence[Mend]) -> View:
     """A row a file."""
     rows = [
         (
-            *(mend.path, "refused" if mend.refused else "write" if mend.text is not None else "remove", mend.reason),
+            *(mend.path, "refused" if mend.refused else "write" if mend.text is not None else "remove", mend.fault),
             *(mend.refused or mend.effect, mend.loss or None),
         )
         for mend in files

@@ -140,7 +140,7 @@ def rewrite_source(text: str, source: Source, line: str) -> str:
     lines = text.split("\n")
     if isinstance(source, str):
         place, line = (
-            next(index for index, each in enumerate(lines[2:]) if each.startswith(f"{source}:")),
+            next(row for row, each in enumerate(lines[2:]) if each.startswith(f"{source}:")),
             f"{source}:{line}",
         )
     else:

@@ -50,7 +50,7 @@ class Mend:
 
     path: str
     text: str | None
-    reason: str
+    fault: str
     effect: str
     loss: str = ""
     refused: str = ""
@@ -81,33 +81,31 @@ def read_problem(text: str, name: str) -> str:
 def _metadata(files: Files) -> list[Mend]:
     """Spark (4.2) starts neither with a broken one nor, where there are logs, without one."""
     if files.metadata is None:
-        reason = "metadata is not there" if files.offsets or files.commits else ""
+        fault = "metadata is not there" if files.offsets or files.commits else ""
     else:
-        reason = read_problem(files.metadata, "metadata")
+        fault = read_problem(files.metadata, "metadata")
     effect = (
         "the query gets a new id; a sink that remembers batches by the query's id (Delta) doesn't know the old ones"
     )
-    return (
-        [Mend("metadata", json.dumps({"id": files.fresh_id}, separators=(",", ":")), reason, effect)] if reason else []
-    )
+    return [Mend("metadata", json.dumps({"id": files.fresh_id}, separators=(",", ":")), fault, effect)] if fault else []
 
 
 def _last_offsets(files: Files) -> list[Mend]:
     """The last batch planned can't be read: it is planned anew, from the end of the one before."""
     last = max(files.offsets, default=-1)
-    reason = read_problem(files.offsets[last], f"offsets/{last}") if last >= 0 else ""
-    if not reason:
+    fault = read_problem(files.offsets[last], f"offsets/{last}") if last >= 0 else ""
+    if not fault:
         return []
     path = f"offsets/{last}"
     if last - 1 in files.offsets and read_problem(files.offsets[last - 1], f"offsets/{last - 1}"):
         refused = f"offsets/{last - 1} can't be read either: nobody knows where to begin; start with a new checkpoint (the group's commits are its start)"
-        return [Mend(path, None, reason, "", refused=refused)]
+        return [Mend(path, None, fault, "", refused=refused)]
     if last > 0 and last - 1 not in files.offsets:
-        return [Mend(path, None, reason, "", refused=f"offsets/{last - 1}, its start, is not there")]
+        return [Mend(path, None, fault, "", refused=f"offsets/{last - 1}, its start, is not there")]
     effect = f"batch {last} is planned anew from the end of batch {last - 1}; {DOUBLES}"
     if last == 0:
         effect = "batch 0 is planned anew from the query's start: the group's commits, or startingOffsets"
-    mends = [Mend(path, None, reason, effect)]
+    mends = [Mend(path, None, fault, effect)]
     if last in files.commits:
         loss = f"batch {last} was done: its records are delivered again" if files.stateful else ""
         mends.append(Mend(f"commits/{last}", None, "a commit without its offsets", f"batch {last} runs again", loss))
@@ -120,14 +118,14 @@ def _earlier_offsets(files: Files) -> list[Mend]:
     if last < 1 or read_problem(files.offsets[last], f"offsets/{last}"):
         return []
     path = f"offsets/{last - 1}"
-    reason = read_problem(files.offsets[last - 1], path) if last - 1 in files.offsets else f"{path} is not there"
-    if not reason:
+    fault = read_problem(files.offsets[last - 1], path) if last - 1 in files.offsets else f"{path} is not there"
+    if not fault:
         return []
     if last in files.commits and not read_problem(files.commits[last], f"commits/{last}"):
         effect = f"it becomes a copy of offsets/{last}: Spark wants it there, and reads on from batch {last}"
-        return [Mend(path, files.offsets[last], reason, effect)]
+        return [Mend(path, files.offsets[last], fault, effect)]
     refused = f"it is the start of batch {last}, which is in flight: nobody knows it; start with a new checkpoint (the group's commits are its start)"
-    return [Mend(path, None, reason, "", refused=refused)]
+    return [Mend(path, None, fault, "", refused=refused)]
 
 
 def _commits(files: Files) -> list[Mend]:
@@ -135,29 +133,26 @@ def _commits(files: Files) -> list[Mend]:
     mends: list[Mend] = []
     for number, text in sorted(files.commits.items()):
         path = f"commits/{number}"
-        reason = read_problem(text, path)
+        fault = read_problem(text, path)
         if number > planned:
-            reason = "a commit without its offsets: Spark fails with CONCURRENT_STREAM_LOG_UPDATE"
+            fault = "a commit without its offsets: Spark fails with CONCURRENT_STREAM_LOG_UPDATE"
             effect = f"batch {number} is planned anew from the end of batch {planned}: its records are delivered again; {DOUBLES}"
             loss = f"batch {number} was done, and in the output" if files.stateful else ""
-            mends.append(Mend(path, None, reason, effect, loss))
-        elif reason and number == max(files.commits):
-            mends.append(_broken_commit(files, number, planned, reason))
+            mends.append(Mend(path, None, fault, effect, loss))
+        elif fault and number == max(files.commits):
+            mends.append(_broken_commit(files, number, planned, fault))
     return mends
 
 
-def _broken_commit(files: Files, number: int, planned: int, reason: str) -> Mend:
+def _broken_commit(files: Files, number: int, planned: int, fault: str) -> Mend:
     path = f"commits/{number}"
     if number < planned:
         # Spark plans a batch only after the one before is committed, and starts with a warning where that commit is gone.
         checkpoint_ids = any(_version(text) not in ("", "v1") for text in files.commits.values())
         refused = "it has the ids of the state's checkpoints, which nobody else knows" if checkpoint_ids else ""
-        return Mend(path, None, reason, f"nothing: batch {planned}, in flight, runs as planned", refused=refused)
+        return Mend(path, None, fault, f"nothing: batch {planned}, in flight, runs as planned", refused=refused)
     return Mend(
-        path,
-        None,
-        reason,
-        f"batch {number} runs again with the same records: a sink that is keyed by it gets no double",
+        path, None, fault, f"batch {number} runs again with the same records: a sink that is keyed by it gets no double"
     )
 
 

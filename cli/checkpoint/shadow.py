@@ -175,9 +175,9 @@ def _batches(
         try:
             folder = Folder(directory)
             for number in _planned(folder, ends, done, last):
-                ends_before = ends.get(number - 1) or _start(folder, number, ends)
-                if ends_before is not None and number in ends:
-                    yield number, list(_compare_batch(number, ends_before, ends[number], readers))
+                starts = ends.get(number - 1) or _start(folder, number, ends)
+                if starts is not None and number in ends:
+                    yield number, list(_compare_batch(number, starts, ends[number], readers))
                 ends.pop(number - 1, None)
                 done = number
         except CohortError as error:
@@ -228,11 +228,9 @@ def _sources(folder: Folder, number: int) -> Sources | None:
     return {source: source_of(line, name) for source, line in read_offsets(folder.read(name), name).sources.items()}
 
 
-def _compare_batch(
-    number: int, ends_before: Sources, ends_after: Sources, readers: TwoReaders
-) -> Iterator[RangeComparison]:
-    for source, new in ends_after.items():
-        old = ends_before.get(source)
+def _compare_batch(number: int, starts: Sources, ends: Sources, readers: TwoReaders) -> Iterator[RangeComparison]:
+    for source, new in ends.items():
+        old = starts.get(source)
         if old is None or new is None:
             if new is not None:
                 click.echo(f"batch {number}: source {source} begins in it, and is left out", err=True)
@@ -249,9 +247,7 @@ def _read(
     try:
         first = readers.beginnings([span.tp for span in ranges])
         present = [span for span in ranges if first[span.tp] <= span.start]
-        cohort_totals, plain_totals = (
-            (readers.read_by_cohort(present), readers.read_by_consumer(present)) if present else ({}, {})
-        )
+        cohort, plain = (readers.cohort_totals(present), readers.plain_totals(present)) if present else ({}, {})
     except CohortError as error:
         for span in ranges:
             if one_by_one:
@@ -261,7 +257,7 @@ def _read(
         return
     for span in ranges:
         if span in present:
-            yield shadow_ranges.compare_totals(number, source, span, cohort_totals[span.tp], plain_totals[span.tp])
+            yield shadow_ranges.compare_totals(number, source, span, cohort[span.tp], plain[span.tp])
         else:
             yield RangeComparison(number, source, span, 0, 0, 0, EXPIRED, f"the log begins at {first[span.tp]}")
 
@@ -277,9 +273,7 @@ def _print_progress(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
 
 def _view(summary: ShadowSummary, *, partitions: bool) -> View:
     if not partitions:
-        return View(
-            BY_BATCH, tuple(summary.lines), notes=_count_dropped(summary.batches - len(summary.lines), "batches")
-        )
+        return View(BY_BATCH, tuple(summary.lines), notes=_omission(summary.batches - len(summary.lines), "batches"))
     comparisons = summary.rows()
     rows = tuple(
         (
@@ -295,9 +289,9 @@ def _view(summary: ShadowSummary, *, partitions: bool) -> View:
         for row in comparisons
     )
     objects = tuple(dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows)
-    left_out = _count_dropped(sum(summary.verdicts.values()) - len(comparisons), "ranges")
+    left_out = _omission(sum(summary.verdicts.values()) - len(comparisons), "ranges")
     return View(COLUMNS, rows, objects, notes=left_out, narrow=("SOURCE", "CRC32", "BYTES"))
 
 
-def _count_dropped(count: int, unit: str) -> tuple[str, ...]:
+def _omission(count: int, unit: str) -> tuple[str, ...]:
     return (f"{count:,} {unit} before these are counted below and not shown",) if count else ()

@@ -78,41 +78,39 @@ class RangeComparison:
     reason: str = ""
 
 
-def compare_totals(
-    batch: int, source: Source, span: Range, cohort_totals: ReadTotals, plain_totals: ReadTotals
-) -> RangeComparison:
+def compare_totals(batch: int, source: Source, span: Range, cohort: ReadTotals, plain: ReadTotals) -> RangeComparison:
     """The verdict on one range.
 
     >>> compare_totals(3, 0, Range("t", 0, 5, 9), ReadTotals(), ReadTotals()).verdict
     'equal'
     """
-    differences = cohort_totals.differences(plain_totals)
+    differences = cohort.differences(plain)
     return RangeComparison(
         batch,
         source,
         span,
-        cohort_totals.records,
-        cohort_totals.size,
-        cohort_totals.checksum,
+        cohort.records,
+        cohort.size,
+        cohort.checksum,
         DIFFERS if differences else EQUAL,
         "; ".join(differences),
     )
 
 
-def ranges(ends_before: KafkaEnds, ends_after: KafkaEnds) -> Iterator[Range]:
+def ranges(old: KafkaEnds, new: KafkaEnds) -> Iterator[Range]:
     """What a batch reads, but for what ``skipped_partitions`` names.
 
     >>> at = lambda **ends: KafkaEnds({TopicPartition(t, 0): end for t, end in ends.items()}, {})
     >>> list(ranges(at(t=5, u=7), at(t=9, u=7, v=3)))
     [Range(topic='t', partition=0, start=5, end=9)]
     """
-    for tp, end in sorted(ends_after.ends.items()):
-        start = ends_before.ends.get(tp, end)
-        if start < end and not _is_recreated(ends_before, ends_after, tp.topic):
+    for tp, end in sorted(new.ends.items()):
+        start = old.ends.get(tp, end)
+        if start < end and not _is_recreated(old, new, tp.topic):
             yield Range(tp.topic, tp.partition, start, end)
 
 
-def skipped_partitions(ends_before: KafkaEnds, ends_after: KafkaEnds) -> list[str]:
+def skipped_partitions(old: KafkaEnds, new: KafkaEnds) -> list[str]:
     """Partitions of which nobody wrote down where the batch begins, each with the reason.
 
     >>> at = lambda end, topic_id="": KafkaEnds({TopicPartition("t", 0): end}, {"t": topic_id} if topic_id else {})
@@ -120,19 +118,19 @@ def skipped_partitions(ends_before: KafkaEnds, ends_after: KafkaEnds) -> list[st
     (['t-0 goes back from 9 to 4'], ['t-0: the topic was made anew'])
     """
     skipped = []
-    for tp, end in sorted(ends_after.ends.items()):
-        start, name = ends_before.ends.get(tp), f"{tp.topic}-{tp.partition}"
+    for tp, end in sorted(new.ends.items()):
+        start, name = old.ends.get(tp), f"{tp.topic}-{tp.partition}"
         if start is None:
             skipped.append(f"{name} begins in it")
-        elif _is_recreated(ends_before, ends_after, tp.topic):
+        elif _is_recreated(old, new, tp.topic):
             skipped.append(f"{name}: the topic was made anew")
         elif end < start:
             skipped.append(f"{name} goes back from {start} to {end}")
     return skipped
 
 
-def _is_recreated(ends_before: KafkaEnds, ends_after: KafkaEnds, topic: str) -> bool:
-    id_before, id_now = ends_before.ids.get(topic), ends_after.ids.get(topic)
+def _is_recreated(old: KafkaEnds, new: KafkaEnds, topic: str) -> bool:
+    id_before, id_now = old.ids.get(topic), new.ids.get(topic)
     return id_before is not None and id_now is not None and id_before != id_now
 
 

@@ -166,7 +166,7 @@ def _check_readable(files: Files) -> None:
     """Raise CohortError where Spark can't read the logs."""
     wrong = repairs.mend_files(files)
     if wrong:
-        raise CohortError(f"a restart would fail: {wrong[0].reason}; cohort checkpoint repair says what to do")
+        raise CohortError(f"a restart would fail: {wrong[0].fault}; cohort checkpoint repair says what to do")
     if not files.offsets:
         raise CohortError(
             "no batch is planned in this checkpoint: a restart begins at the group's commits, else at startingOffsets"

@@ -67,7 +67,7 @@ class TwoReaders:
                 raise self._failed(error, f"the log of {tp.topic}-{tp.partition} can't be asked for") from None
         return beginnings
 
-    def read_by_cohort(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
+    def cohort_totals(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
         """What ``format("cohort")`` delivers of these, one range a partition.  Raises CohortError."""
         totals = empty_totals(ranges)
         for tp, _, batch in self._cohort_reader.read(ranges):
@@ -75,7 +75,7 @@ class TwoReaders:
                 totals[tp].add(*row)
         return totals
 
-    def read_by_consumer(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
+    def plain_totals(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
         """What the plain consumer delivers of these.  Raises CohortError: refused, or nothing comes."""
         totals, remaining = empty_totals(ranges), {span.tp: span for span in ranges}
         self._plain_consumer.assign([Position(span.topic, span.partition, span.start) for span in ranges])

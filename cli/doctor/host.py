@@ -57,7 +57,7 @@ def interpreters() -> list[Check]:
 
 
 def _python(check: str, command: str, set_by: str) -> Check:
-    our_version = ".".join(map(str, sys.version_info[:2]))
+    local = ".".join(map(str, sys.version_info[:2]))
     remedy = f"export PYSPARK_PYTHON={sys.executable} (this command's, which has Cohort) before the session is made, for the driver; spark.pyspark.python alone doesn't do"
     subject = f"{command} ({set_by})"
     try:
@@ -79,11 +79,9 @@ def _python(check: str, command: str, set_by: str) -> Check:
     path, version, cohort, pyspark, trouble = json.loads(lines[-1].removeprefix("COHORT "))
     if trouble:
         return failed(check, f"{path} ({version}, {set_by}) can't load Cohort: {trouble}", remedy)
-    if version.rpartition(".")[0] != our_version:
+    if version.rpartition(".")[0] != local:
         return failed(
-            check,
-            f"{path} is {version}, this command's is {our_version}",
-            f"{remedy}; driver and executors need the same",
+            check, f"{path} is {version}, this command's is {local}", f"{remedy}; driver and executors need the same"
         )
     if cohort != metadata.version("sparkcohort"):
         return failed(
@@ -176,14 +174,10 @@ def proxies(options: Mapping[str, str]) -> Check:
     ]
     if not names:
         return ok("proxies", "none is set")
-    affected = [
-        name for name in ("schema.registry.url", "kafka.sasl.oauthbearer.token.endpoint.url") if options.get(name)
-    ]
-    if affected:
+    urls = [name for name in ("schema.registry.url", "kafka.sasl.oauthbearer.token.endpoint.url") if options.get(name)]
+    if urls:
         return warning(
-            "proxies",
-            f"{', '.join(names)} set",
-            f"if {', '.join(affected)} should go past it, name its host in no_proxy",
+            "proxies", f"{', '.join(names)} set", f"if {', '.join(urls)} should go past it, name its host in no_proxy"
         )
     return ok("proxies", f"{', '.join(names)} set; Kafka and the group's port go past it")
 
@@ -277,14 +271,14 @@ def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Chec
     except (ValueError, OverflowError) as error:
         return failed(name, str(error), "correct the value")
     need = AGENT_MIB + buffer + WORKER_MIB * cores
-    summary = f"{overhead} MiB{'' if setting else ' (by default)'} for an agent of {AGENT_MIB + buffer} MiB and {cores} Python workers of {WORKER_MIB} MiB each"
+    sizes = f"{overhead} MiB{'' if setting else ' (by default)'} for an agent of {AGENT_MIB + buffer} MiB and {cores} Python workers of {WORKER_MIB} MiB each"
     if overhead < need:
         return warning(
             name,
-            f"{summary}, and Spark's own needs",
+            f"{sizes}, and Spark's own needs",
             f"--conf spark.executor.memoryOverhead={need + LEAST_OVERHEAD_MIB}m",
         )
-    return ok(name, summary)
+    return ok(name, sizes)
 
 
 def _mib(text: str) -> int:
@@ -359,11 +353,9 @@ def _executor(answer: list[Any]) -> Check:
             f"{path} ({version}) can't load Cohort: {trouble}",
             "install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host",
         )
-    our_version = ".".join(map(str, sys.version_info[:2]))
-    if version.rpartition(".")[0] != our_version:
-        return failed(
-            check, f"{path} is {version}, the driver's {our_version}", "the same Python version on every host"
-        )
+    local = ".".join(map(str, sys.version_info[:2]))
+    if version.rpartition(".")[0] != local:
+        return failed(check, f"{path} is {version}, the driver's {local}", "the same Python version on every host")
     return ok(check, f"{path} ({version})")
 
 

@@ -158,7 +158,7 @@ def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
     )
     try:
-        description = futures[topic].result(TIMEOUT_S + 1)
+        facts = futures[topic].result(TIMEOUT_S + 1)
     except KafkaException as error:
         if clients.code_of(error) == kafka_errors.TOPIC_DENIED:
             return failed(
@@ -169,29 +169,28 @@ def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
                 name, "it is not there", f"kafka-topics --create --topic {topic}, or correct subscribe"
             ), False
         raise
-    missing = _missing(description.authorized_operations)
+    missing = _missing(facts.authorized_operations)
     if missing:
         return failed(name, f"{_words(missing)} is not allowed", _grant("topic", topic, missing)), True
-    return ok(name, f"{counted(len(description.partitions), 'partition')}; describe and read are allowed"), True
+    return ok(name, f"{counted(len(facts.partitions), 'partition')}; describe and read are allowed"), True
 
 
 def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Collection[str]) -> tuple[Check, bool]:
     name = f"group {group}"
     futures = group_requests.describe_groups(admin, [group], operations=True)
     try:
-        description = futures[group].result(TIMEOUT_S + 1)
+        facts = futures[group].result(TIMEOUT_S + 1)
     except KafkaException as error:
         if clients.code_of(error) == kafka_errors.GROUP_DENIED:
             return failed(name, "no permission to describe it", _grant("group", group, _CAN_READ)), False
         if clients.code_of(error) != KafkaError.GROUP_ID_NOT_FOUND:
             raise
         return _commits(conf, group, topics), True
-    missing = _missing(description.authorized_operations)
+    missing = _missing(facts.authorized_operations)
     if missing:
         return failed(name, f"{_words(missing)} is not allowed", _grant("group", group, missing)), True
     return ok(
-        name,
-        f"{description.state.name.lower()}, {counted(len(description.members), 'member')}; describe and read are allowed",
+        name, f"{facts.state.name.lower()}, {counted(len(facts.members), 'member')}; describe and read are allowed"
     ), True
 
 

@@ -110,9 +110,7 @@ def _remove(case: Case, name: str) -> Case:
             f"--members: {len(matches)} members are called {quoted(name)}: give the id of one, "
             f"{', '.join(map(quoted, matches[:3]))}{' …' if len(matches) > 3 else ''}"
         )
-    return replace(
-        case, members={member: subscription for member, subscription in case.members.items() if member != matches[0]}
-    )
+    return replace(case, members={member: each for member, each in case.members.items() if member != matches[0]})
 
 
 def _members_called(case: Case, name: str) -> list[str]:

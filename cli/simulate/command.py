@@ -32,7 +32,7 @@ from sparkcohort.runtime.shell.options.assignor_names import KAFKAS_PACKAGE, ass
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.text import counted
 
-DEFAULT_SHOWN: Final = 20
+LIMIT: Final = 20
 DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
 
 _EPILOG: Final = """\b
@@ -103,9 +103,7 @@ class _CaseSource:
     help="Another assignor than the group's or the case's; your own as package.module.Class.",
 )
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
-@click.option(
-    "--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {DEFAULT_SHOWN}."
-)
+@click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {LIMIT}.")
 @click.option("--all", "show_all", is_flag=True, help="Show every member and all its partitions.")
 @click.option(
     "--output",
@@ -141,7 +139,7 @@ def simulate_command(
             if path and not assignor:
                 _refuse_code(case.assignor)
             case = replace(case, assignor=assignor or case.assignor)
-            most = None if show_all else members_shown or DEFAULT_SHOWN
+            most = None if show_all else members_shown or LIMIT
             case_view = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
             if output == "case":
                 _print_lines(views.lines(as_value(case)))

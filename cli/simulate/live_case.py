@@ -41,11 +41,7 @@ def case_of_status(status: Mapping[str, Any]) -> Case:
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted({*rows, *(partition for partitions in owned.values() for partition in partitions)}):
         numbers.setdefault(topic, []).append(number)
-    places = {
-        (topic, number): (topic, index)
-        for topic, topic_numbers in numbers.items()
-        for index, number in enumerate(topic_numbers)
-    }
+    places = {(topic, number): (topic, place) for topic, each in numbers.items() for place, number in enumerate(each)}
     loads: dict[str, dict[Partition, Load]] = {member: {} for member in sorted(owned)}
     for partition, row in rows.items():
         if row.get("load") and loads:
@@ -59,22 +55,22 @@ def case_of_status(status: Mapping[str, Any]) -> Case:
             generation=status["generation"],
             instance_id=row["instance_id"],
             rack=row["rack"],
-            since={places[tp]: index for tp, index in zip(owned[row["member_id"]], row["generations"], strict=True)},
+            since={
+                places[tp]: generation
+                for tp, generation in zip(owned[row["member_id"]], row["generations"], strict=True)
+            },
             loads=loads[row["member_id"]],
         )
         for row in status["members"]
     }
-    racks = {
-        t: [tuple(rows.get((t, n), {}).get("racks") or ()) for n in topic_numbers]
-        for t, topic_numbers in numbers.items()
-    }
-    notes = [_renumbering_note(topic, topic_numbers) for topic, topic_numbers in numbers.items()]
+    racks = {t: [tuple(rows.get((t, n), {}).get("racks") or ()) for n in each] for t, each in numbers.items()}
+    notes = [_renumbering_note(topic, each) for topic, each in numbers.items()]
     if status["state"] != "Stable":
         notes.append(f"the group is not settled: {status['state']}")
     return Case(
-        topics={topic: len(topic_numbers) for topic, topic_numbers in numbers.items()},
+        topics={topic: len(each) for topic, each in numbers.items()},
         members=members,
-        racks={topic: topic_numbers for topic, topic_numbers in racks.items() if any(topic_numbers)},
+        racks={topic: each for topic, each in racks.items() if any(each)},
         assignor=status["protocol"] or "",
         load_balance=LoadBalance(*status["load_balance"]),
         names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},

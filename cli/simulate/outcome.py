@@ -259,10 +259,7 @@ class _RebalanceRounds:
     def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
         if self._balancing:
             return Balance(self._balancing, self._loads).loaded(members)
-        return {
-            name: replace(subscription, loads={}) if subscription.loads else subscription
-            for name, subscription in members.items()
-        }
+        return {name: replace(each, loads={}) if each.loads else each for name, each in members.items()}
 
     def paused(self) -> dict[int, tuple[Partition, ...]]:
         """The partitions by the number of rounds for which they had no owner."""
@@ -274,11 +271,7 @@ class _RebalanceRounds:
 
 def _revokes(case: Case, assignment: Assignment) -> bool:
     """Whether somebody has to give up what it holds, and joins again when it has."""
-    return any(
-        not set(subscription.owned) <= set(assignment[member])
-        for member, subscription in case.members.items()
-        if subscription.owned
-    )
+    return any(not set(each.owned) <= set(assignment[member]) for member, each in case.members.items() if each.owned)
 
 
 def _rejoined(
@@ -287,11 +280,9 @@ def _rejoined(
     """The members as they join the next round."""
     rejoined = {}
     for member, subscription in members.items():
-        owned, generations = set(subscription.owned), subscription.since
+        owned, old = set(subscription.owned), subscription.since
         acquisitions = {
-            p: generations[p] if p in owned else generation
-            for p in assignment[member]
-            if p in generations or p not in owned
+            p: old[p] if p in owned else generation for p in assignment[member] if p in old or p not in owned
         }
         rejoined[member] = replace(subscription, owned=assignment[member], generation=generation, since=acquisitions)
     return rejoined
@@ -306,10 +297,10 @@ def subscribed_partitions(case: Case) -> dict[str, int]:
     return {topic: count for topic, count in sorted(case.topics.items()) if topic in subscribed}
 
 
-def unowned(case: Case, assignment: Mapping[str, Iterable[Partition]]) -> list[Partition]:
+def unowned(case: Case, owned: Mapping[str, Iterable[Partition]]) -> list[Partition]:
     """The wanted partitions that nobody has, sorted."""
     marks = {topic: bytearray(count) for topic, count in subscribed_partitions(case).items()}
-    for partitions in assignment.values():
+    for partitions in owned.values():
         for topic, number in partitions:
             marks[topic][number] = 1
     return [(topic, number) for topic, row in marks.items() for number in _zeros(row)]
@@ -322,9 +313,9 @@ def _zeros(row: bytearray) -> Iterable[int]:
         place = row.find(0, place + 1)
 
 
-def spread(case: Case, assignment: Mapping[str, Iterable[Partition]]) -> int:
+def spread(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int:
     """Most less fewest partitions among the members that want any topic that there is; 0 without such members."""
-    loads = [len(tuple(assignment.get(member, ()))) for member in subscribers(case)]
+    loads = [len(tuple(owned.get(member, ()))) for member in subscribers(case)]
     return max(loads, default=0) - min(loads, default=0)
 
 
@@ -334,28 +325,22 @@ def subscribers(case: Case) -> list[str]:
     return [member for member in sorted(case.members) if not existing.isdisjoint(case.members[member].topics)]
 
 
-def rack_mismatches(case: Case, assignment: Mapping[str, Iterable[Partition]]) -> int | None:
+def rack_mismatches(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int | None:
     """Partitions that have replicas in known racks, none of them that of their owner (KIP-881)."""
-    racks = {
-        member: subscription.rack for member, subscription in case.members.items() if subscription.rack is not None
-    }
+    racks = {member: each.rack for member, each in case.members.items() if each.rack is not None}
     if not racks or not any(map(any, case.racks.values())):
         return None
     mismatches = 0
     for member, rack in racks.items():
-        for topic, number in assignment.get(member, ()):
+        for topic, number in owned.get(member, ()):
             replica_racks = case.racks[topic][number] if topic in case.racks else ()
             mismatches += bool(replica_racks) and rack not in replica_racks
     return mismatches
 
 
-def busiest(
-    case: Case, loads: Mapping[Partition, float], assignment: Mapping[str, Iterable[Partition]]
-) -> float | None:
+def busiest(case: Case, loads: Mapping[Partition, float], owned: Mapping[str, Iterable[Partition]]) -> float | None:
     """The highest of the members' loads (records per second) over their mean; None where there is no load."""
-    totals = [
-        sum(loads.get(partition, 0.0) for partition in assignment.get(member, ())) for member in subscribers(case)
-    ]
+    totals = [sum(loads.get(partition, 0.0) for partition in owned.get(member, ())) for member in subscribers(case)]
     return max(totals) * len(totals) / sum(totals) if sum(totals) else None
 
 

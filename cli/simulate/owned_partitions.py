@@ -54,23 +54,19 @@ class OwnedPartitions:
         """Whether somebody says that it holds this partition."""
         return partition in self._holder
 
-    def transferring_ownership(self, assignment: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
+    def transferring_ownership(self, answer: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
         """What of an answer can't be handed over yet, since somebody else must give it up first (KIP-429)."""
         return {
             partition
-            for member, partitions in assignment.items()
+            for member, partitions in answer.items()
             for partition in set(partitions) - self.owned[member]
             if self._is_claimed_by_another(partition, member)
         }
 
-    def adjust_assignment(self, assignment: Assignment) -> Assignment:
+    def adjust_assignment(self, answer: Assignment) -> Assignment:
         """This round's part of an answer, without what is withheld."""
-        withheld = self.transferring_ownership(assignment)
-        return (
-            {m: tuple(p for p in partitions if p not in withheld) for m, partitions in assignment.items()}
-            if withheld
-            else assignment
-        )
+        withheld = self.transferring_ownership(answer)
+        return {m: tuple(p for p in each if p not in withheld) for m, each in answer.items()} if withheld else answer
 
     def contested(self) -> list[Partition]:
         """The partitions that more than one member claims, sorted."""
@@ -101,9 +97,7 @@ def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartition
         (unwanted, "claimed by a member that doesn't subscribe to the topic"),
     )
     lines += [
-        f"{counted(len(partitions), 'partition')} {description}: {_abbreviate(ranges(partitions) or '')}"
-        for partitions, description in kinds
-        if partitions
+        f"{counted(len(each), 'partition')} {text}: {_abbreviate(ranges(each) or '')}" for each, text in kinds if each
     ]
     if unsubscribed := sorted(topic for topic in topics if topic not in subscribed):
         lines.append(f"nobody subscribes to {_abbreviate(', '.join(unsubscribed))}")

@@ -189,21 +189,15 @@ def _members(view: CaseView, outcome: Outcome, rows: Iterable[str]) -> Table:
     table.add_column(SIGNS, overflow="fold")
     most = None if view.most is None else CELL
     for member in rows:
-        owned_before, owned_after = set(outcome.owned_before.get(member, ())), set(outcome.settled.get(member, ()))
+        old, new = set(outcome.owned_before.get(member, ())), set(outcome.settled.get(member, ()))
         label = Text(view.names[member])
         if member not in view.base.members:
             label.append(" (new)", style="green")
         elif member not in view.case.members:
             label.append(" (gone)", style="red")
-        kinds = (
-            ("=", owned_before & owned_after, ""),
-            ("+", owned_after - owned_before, "green"),
-            ("-", owned_before - owned_after, "yellow"),
-        )
-        cell = Text("\n").join(
-            Text(f"{sign} {_some(partitions, most)}", style) for sign, partitions, style in kinds if partitions
-        )
-        table.add_row(label, f"{len(owned_before):,}", f"{len(owned_after):,}", cell)
+        kinds = (("=", old & new, ""), ("+", new - old, "green"), ("-", old - new, "yellow"))
+        cell = Text("\n").join(Text(f"{sign} {_some(each, most)}", style) for sign, each, style in kinds if each)
+        table.add_row(label, f"{len(old):,}", f"{len(new):,}", cell)
     return table
 
 

@@ -26,7 +26,7 @@ from sparkcohort.assignors.api import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.api import Assignment as Given
 from sparkcohort.assignors.solver import revocation
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
-from sparkcohort.assignors.solver.packed import Packed, pack_assignment
+from sparkcohort.assignors.solver.packed import Packed, pack
 from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, distinct, give_to_least
 from sparkcohort.runtime.leader.reachable_assignment import moved_off
 from sparkcohort.runtime.protocol.consumer_protocol import (
@@ -115,11 +115,7 @@ def run_assignor(
     """What the assignor answers, and who owns what.  Raises InvalidAssignment naming it, or what it raises itself."""
     given = _checked_answer(assignor, name, topics, members, racks)
     ownership = _ownership(given, topics, members)
-    packed = (
-        given
-        if isinstance(given, Packed) and given.space is ownership.space
-        else pack_assignment(ownership.space, given)
-    )
+    packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
     if packed is None or not _is_sound(packed, ownership):
         raise InvalidAssignment(f"assignor {name}: {_problem(given, topics, members, ownership)}")
     return packed, ownership

@@ -144,14 +144,14 @@ def test_what_can_not_be_read_keeps_nothing_else_from_it(
     filled: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition fails: the other is compared, and both stand in the table, with what went wrong; exit status 1."""
-    ours = two_readers.TwoReaders.read_by_cohort
+    ours = two_readers.TwoReaders.cohort_totals
 
     def read(readers: two_readers.TwoReaders, wanted: Any) -> Any:
         if any(each.partition == 1 for each in wanted):
             raise CohortError("its leader is away")
         return ours(readers, wanted)
 
-    monkeypatch.setattr(two_readers.TwoReaders, "read_by_cohort", read)
+    monkeypatch.setattr(two_readers.TwoReaders, "cohort_totals", read)
     at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 70, "1": 70})
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--output", "json")
     assert said.returncode == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkcohort.assignors import MemberSubscription
 from sparkcohort.assignors.api import Assignment
 from sparkcohort.assignors.solver.ownership import resolve_ownership
-from sparkcohort.assignors.solver.packed import pack_assignment
+from sparkcohort.assignors.solver.packed import pack
 from sparkcohort.assignors.solver.revocation import Adjusted, adjust_for_generation
 
 
@@ -13,7 +13,7 @@ def adjust(target: Assignment, **owned: tuple[int, ...]) -> Adjusted:
     """What comes into force of a target, in a topic of four partitions."""
     members = {name: MemberSubscription(("t",), tuple(("t", n) for n in held), 1) for name, held in owned.items()}
     ownership = resolve_ownership({"t": 4}, members)
-    packed = pack_assignment(ownership.space, target)
+    packed = pack(ownership.space, target)
     assert packed is not None
     return adjust_for_generation(packed, ownership)
 

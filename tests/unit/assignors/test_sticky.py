@@ -15,7 +15,7 @@ from sparkcohort.assignors import Assignor, MemberSubscription, find_assignor
 from sparkcohort.assignors.solver import initial, levels, unequal
 from sparkcohort.assignors.solver.cycles import Table, improve_table
 from sparkcohort.assignors.solver.ownership import resolve_ownership
-from sparkcohort.assignors.solver.packed import pack_assignment
+from sparkcohort.assignors.solver.packed import pack
 from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.solver.space import Space, give_to_least
 from sparkcohort.assignors.sticky import balance_partitions
@@ -196,7 +196,7 @@ def test_an_assignment_by_places_is_one_by_values() -> None:
     members = {"b": MemberSubscription(("t",)), "a": MemberSubscription(("t", "u"))}
     space = Space({"u": 2, "t": 1}, members)
     values = {"a": (("u", 0),), "b": (("t", 0), ("u", 1))}
-    made = pack_assignment(space, values)
+    made = pack(space, values)
     assert made is not None
     assert made == values
     assert (list(made), len(made), repr(made)) == (["a", "b"], 2, repr(values))
@@ -208,8 +208,8 @@ def test_an_assignment_by_places_is_one_by_values() -> None:
         {"a": (("t", -1),)},
         {"a": (("t", 1 << 70),)},
     ):
-        assert pack_assignment(space, wrong) is None
-    assert pack_assignment(space, {"a": (("t", 0),), "b": (("t", 0),)}) is None
+        assert pack(space, wrong) is None
+    assert pack(space, {"a": (("t", 0),), "b": (("t", 0),)}) is None
     with pytest.raises(ValueError, match="these topics to these members"):
         adjust_assignment({"c": (("t", 0),)}, resolve_ownership({"t": 1}, members))
 
