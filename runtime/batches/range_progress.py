@@ -5,16 +5,16 @@ before its log end.  Rows are never counted: compaction, control records and abo
 
 ::
 
-    event                         what is known then              what the reader does
-    Fetched                       the position moves              deliver; at the end of the range: stop
-    Ended before the range does   the log may have got shorter    ask for the log's range, again and again
-    Failed, position not in log   records may be gone             ask for the log's range at once
-    Failed, no such partition     the topic may be gone           ask whether it exists, again and again
-    OtherTopic                    the topic was recreated         stop, ask whether it exists
-    Failed, log truncated         what was read is void           fail (KIP-320)
-    Failed, no permission         -                               fail
-    Failed, anything else         -                               fetch again; corrupt data three times in a row: fail
-    Idle                          no progress for so long         ask what is due; past the poll timeout: give up
+    event                            what is known then             what the reader does
+    RecordsFetched                   the position moves             deliver; at the end of the range: stop
+    LogEndReached before the end     the log may have got shorter   ask for the log's range, again and again
+    PartitionFailed: not in the log  records may be gone            ask for the log's range at once
+    PartitionFailed: no partition    the topic may be gone          ask whether it exists, again and again
+    OtherTopic                       the topic was recreated        stop, ask whether it exists
+    PartitionFailed: truncated       what was read is void          fail (KIP-320)
+    PartitionFailed: no permission   -                              fail
+    PartitionFailed: other           -                              fetch again; corrupt data three times in a row: fail
+    NothingFetched                   no progress for so long        ask what is due; past the poll timeout: give up
 
 A loss is an answer that is the same for as long as a broker may lag (``suspected_loss``, KAFKA-7703).  With ``failOnDataLoss`` it ends the
 query, else it is reported and the range goes on behind it.  Loss follows Spark's ``KafkaDataConsumer``.
@@ -49,7 +49,7 @@ class DataLossError(FetchError):
     """Records of a range are gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
 
 
-class Question(Enum):
+class LogQuestion(Enum):
     """What the cluster is asked about a partition."""
 
     POSITION = "the range of its log, which doesn't have the position"
@@ -58,7 +58,7 @@ class Question(Enum):
     EXISTENCE = "whether it exists, and the id of its topic"
 
 
-class Failure(Enum):
+class FailureKind(Enum):
     """Kinds of a partition's errors."""
 
     POSITION_LOST = "the position is not in the log"
@@ -70,13 +70,13 @@ class Failure(Enum):
     OTHER = "anything else: fetching again may help"
 
 
-class Fetched(NamedTuple):
+class RecordsFetched(NamedTuple):
     """Records came; ``next_offset`` follows the last one, which may lie behind the range's end."""
 
     next_offset: int
 
 
-class Ended(NamedTuple):
+class LogEndReached(NamedTuple):
     """The leader has nothing visible before ``offset``, the end of its log just now."""
 
     offset: int
@@ -86,56 +86,65 @@ class OtherTopic(NamedTuple):
     """The records are of a topic with another id: it was recreated (KIP-516)."""
 
 
-class Failed(NamedTuple):
+class PartitionFailed(NamedTuple):
     """The client gave an error for the partition, and fetches it no more until it is assigned again."""
 
-    failure: Failure
+    failure: FailureKind
     name: str  # Kafka's name of the error
     text: str
 
 
-class Idle(NamedTuple):
+class NothingFetched(NamedTuple):
     """A poll brought nothing for any range."""
 
 
-class Suspected(NamedTuple):
+class PartitionDoubted(NamedTuple):
     """The client complained of a partition that doesn't exist, without saying which."""
 
 
-class LogRange(NamedTuple):
+class LogRangeAnswer(NamedTuple):
     """The answer to POSITION and LOG_END."""
 
-    question: Question
+    question: LogQuestion
     first: int
     end: int
 
 
-class OpenTransaction(NamedTuple):
+class TransactionAnswer(NamedTuple):
     """The answer to OPEN_TRANSACTION."""
 
     is_open: bool
 
 
-class Existence(NamedTuple):
+class ExistenceAnswer(NamedTuple):
     """The answer to EXISTENCE; ``topic_id`` is empty where no broker knows the topic."""
 
     exists: bool
     topic_id: str
 
 
-class NoAnswer(NamedTuple):
+class UnansweredQuestion(NamedTuple):
     """No broker answered the question."""
 
-    question: Question
+    question: LogQuestion
     reason: str
 
 
 Event: TypeAlias = (
-    Fetched | Ended | OtherTopic | Failed | Suspected | Idle | LogRange | OpenTransaction | Existence | NoAnswer
+    RecordsFetched
+    | LogEndReached
+    | OtherTopic
+    | PartitionFailed
+    | PartitionDoubted
+    | NothingFetched
+    | LogRangeAnswer
+    | TransactionAnswer
+    | ExistenceAnswer
+    | UnansweredQuestion
 )
 
 
-class Fetch(NamedTuple):
+class FetchFrom(NamedTuple):
     """Fetch from ``position`` on; what the last poll brought of the partition belongs to its past."""
 
     position: int
@@ -145,17 +154,17 @@ class StopFetching(NamedTuple):
     """Fetch the partition no more."""
 
 
-class Ask(NamedTuple):
+class AskCluster(NamedTuple):
     """Ask the cluster, and give the answer as the next event."""
 
-    question: Question
+    question: LogQuestion
 
 
-class Pause(NamedTuple):
+class PauseFetching(NamedTuple):
     """Wait for a moment: errors in a row come at most ten times a second."""
 
 
-class Deliver(NamedTuple):
+class DeliverRecords(NamedTuple):
     """Hand out what the event brought; the new position goes with it."""
 
 
@@ -169,20 +178,30 @@ class ReportRecreated(NamedTuple):
     """The topic was deleted and created again while the query read it."""
 
 
-class Fail(NamedTuple):
+class FailRange(NamedTuple):
     """The range can't be read."""
 
     error: FetchError
 
 
-class GiveUp(NamedTuple):
+class GiveUpRange(NamedTuple):
     """There was no progress for longer than the poll timeout: the reader knows what else was wrong."""
 
 
-Action: TypeAlias = Fetch | StopFetching | Ask | Pause | Deliver | ReportLoss | ReportRecreated | Fail | GiveUp
+Action: TypeAlias = (
+    FetchFrom
+    | StopFetching
+    | AskCluster
+    | PauseFetching
+    | DeliverRecords
+    | ReportLoss
+    | ReportRecreated
+    | FailRange
+    | GiveUpRange
+)
 
 
-class Rules(NamedTuple):
+class RangeRules(NamedTuple):
     """What a step may depend on beside the range: options, and the id that the range's topic has to have."""
 
     fail_on_data_loss: bool
@@ -198,7 +217,7 @@ class RangeProgress:
     range: Range
     position: int  # range.start <= position <= range.end; never moves back
     idle_since_s: float  # the reader's idle clock at the last progress
-    question: Question | None = None  # what is open: LOG_END, EXISTENCE, or nothing
+    question: LogQuestion | None = None  # what is open: LOG_END, EXISTENCE, or nothing
     ask_at: float = 0.0  # when it is asked next; only where a question is open
     log_end: int = 0  # as the leader said last; only where LOG_END is open
     answers: int = 0  # to questions about this range, so that none is counted twice
@@ -214,54 +233,54 @@ class RangeProgress:
         return self.position == self.range.end
 
 
-class Step(NamedTuple):
+class RangeStep(NamedTuple):
     """The range after an event, and what the reader does, in this order."""
 
     progress: RangeProgress
     actions: tuple[Action, ...] = ()
 
 
-def begin(wanted: Range, rules: Rules, now: float, idle_s: float) -> Step:
+def begin(wanted: Range, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
     """Start a range that is not empty."""
     progress = RangeProgress(wanted, wanted.start, idle_s)
     if rules.topic_was_recreated:  # its offsets are those of the topic before: nothing is fetched until that is certain
-        return Step(_open(progress, Question.EXISTENCE, now))
-    return Step(progress, (Fetch(wanted.start),))
+        return RangeStep(_open(progress, LogQuestion.EXISTENCE, now))
+    return RangeStep(progress, (FetchFrom(wanted.start),))
 
 
-def step(progress: RangeProgress, event: Event, rules: Rules, now: float, idle_s: float) -> Step:
+def step(progress: RangeProgress, event: Event, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
     """The range after an event.
 
     ``now`` and ``idle_s`` are the reader's clock, and its clock of the time spent waiting in vain, in seconds.
     """
     match event:
-        case Fetched(next_offset):
+        case RecordsFetched(next_offset):
             return _advance(progress, next_offset, idle_s)
-        case Ended(offset):
+        case LogEndReached(offset):
             return _meet_end(progress, offset, now, idle_s)
         case OtherTopic():
-            return Step(_open(progress, Question.EXISTENCE, now), (StopFetching(),))
-        case Suspected():
+            return RangeStep(_open(progress, LogQuestion.EXISTENCE, now), (StopFetching(),))
+        case PartitionDoubted():
             # A range that has begun has a partition.
             is_meant = progress.position == progress.range.start and progress.question is None
-            return Step(_open(progress, Question.EXISTENCE, now) if is_meant else progress)
-        case Failed():
+            return RangeStep(_open(progress, LogQuestion.EXISTENCE, now) if is_meant else progress)
+        case PartitionFailed():
             return _recover(progress, event, rules, now, idle_s)
-        case Idle():
+        case NothingFetched():
             if progress.question is None:
                 return _wait(progress, rules, idle_s)
-            return Step(progress, (Ask(progress.question),) if progress.ask_at <= now else ())
-        case LogRange(Question.POSITION, first, end):
+            return RangeStep(progress, (AskCluster(progress.question),) if progress.ask_at <= now else ())
+        case LogRangeAnswer(LogQuestion.POSITION, first, end):
             return _relocate(progress, first, end, rules, now, idle_s)
-        case LogRange(_, _, end):
+        case LogRangeAnswer(_, _, end):
             return _check_end(progress, end, rules, now, idle_s)
-        case OpenTransaction(is_open):
+        case TransactionAnswer(is_open):
             return _check_transaction(progress, rules, now, idle_s, is_open=is_open)
-        case Existence(exists, topic_id):
+        case ExistenceAnswer(exists, topic_id):
             return _check_existence(progress, topic_id if exists else None, rules, now, idle_s)
-        case NoAnswer(question, reason):
+        case UnansweredQuestion(question, reason):
             progress = replace(progress, error=progress.error or reason)  # a late answer hides no reason
-            if question is Question.POSITION:  # nothing is known to be gone
+            if question is LogQuestion.POSITION:  # nothing is known to be gone
                 return _restart(progress, rules, idle_s)
             return _wait(replace(progress, ask_at=now + RECHECK_S), rules, idle_s)
 
@@ -272,12 +291,12 @@ def where(progress: RangeProgress) -> str:
     return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
 
 
-def _advance(progress: RangeProgress, next_offset: int, idle_s: float) -> Step:
+def _advance(progress: RangeProgress, next_offset: int, idle_s: float) -> RangeStep:
     """Move forward: every error and doubt was about the position before."""
     position = min(max(next_offset, progress.position), progress.range.end)
     progress = replace(_calm(progress), position=position, idle_since_s=idle_s, failures=0, error="", corrupt="")
     # Fetching stops before the last piece is handed out: the caller may take its time.
-    return Step(progress, (StopFetching(), Deliver()) if progress.is_done else (Deliver(),))
+    return RangeStep(progress, (StopFetching(), DeliverRecords()) if progress.is_done else (DeliverRecords(),))
 
 
 def _calm(progress: RangeProgress) -> RangeProgress:
@@ -285,45 +304,47 @@ def _calm(progress: RangeProgress) -> RangeProgress:
     return replace(progress, question=None, doubts=SuspectedLosses())
 
 
-def _open(progress: RangeProgress, question: Question, now: float) -> RangeProgress:
+def _open(progress: RangeProgress, question: LogQuestion, now: float) -> RangeProgress:
     """Ask from now on; a question that is open already says when."""
     return replace(progress, question=question, ask_at=now if progress.question is None else progress.ask_at)
 
 
-def _meet_end(progress: RangeProgress, offset: int, now: float, idle_s: float) -> Step:
-    moved = _advance(progress, offset, idle_s) if offset > progress.position else Step(progress)
+def _meet_end(progress: RangeProgress, offset: int, now: float, idle_s: float) -> RangeStep:
+    moved = _advance(progress, offset, idle_s) if offset > progress.position else RangeStep(progress)
     if offset >= progress.range.end or moved.progress.question is not None:
         return moved
-    return Step(_open(moved.progress, Question.LOG_END, now), moved.actions)
+    return RangeStep(_open(moved.progress, LogQuestion.LOG_END, now), moved.actions)
 
 
-def _recover(progress: RangeProgress, error: Failed, rules: Rules, now: float, idle_s: float) -> Step:
+def _recover(
+    progress: RangeProgress, error: PartitionFailed, rules: RangeRules, now: float, idle_s: float
+) -> RangeStep:
     """Go on where records are, or fail with what is for the user to solve."""
-    corrupt = error.text if error.failure is Failure.CORRUPT else progress.corrupt
+    corrupt = error.text if error.failure is FailureKind.CORRUPT else progress.corrupt
     failures = progress.failures + 1
     progress = replace(progress, error=f"{error.name}: {error.text}", corrupt=corrupt, failures=failures, stopped=True)
     match error.failure:
-        case Failure.POSITION_LOST:
-            return Step(progress, (Ask(Question.POSITION),))
-        case Failure.NO_SUCH_PARTITION:
-            return Step(_open(progress, Question.EXISTENCE, now))
-        case Failure.TRUNCATED:  # KIP-320; a replay reads one log only
+        case FailureKind.POSITION_LOST:
+            return RangeStep(progress, (AskCluster(LogQuestion.POSITION),))
+        case FailureKind.NO_SUCH_PARTITION:
+            return RangeStep(_open(progress, LogQuestion.EXISTENCE, now))
+        case FailureKind.TRUNCATED:  # KIP-320; a replay reads one log only
             message = (
                 f"{where(progress)}: the log was cut before offset {progress.position} while it was read, as after an unclean "
                 "leader election; what was read of it is void, and is to be read again"
             )
-            return Step(progress, (Fail(FetchError(message, error.name)),))
-        case Failure.NO_PERMISSION:
+            return RangeStep(progress, (FailRange(FetchError(message, error.name)),))
+        case FailureKind.NO_PERMISSION:
             message = f"no permission to read topic {progress.range.topic}: grant READ on it to this user"
-            return Step(progress, (Fail(FetchError(message, error.name)),))
-        case Failure.LOGIN_REFUSED:  # our own client refuses: no broker's answer changes that
+            return RangeStep(progress, (FailRange(FetchError(message, error.name)),))
+        case FailureKind.LOGIN_REFUSED:  # our own client refuses: no broker's answer changes that
             message = f"{where(progress)} can't be read: {error.text}"
-            return Step(progress, (Fail(FetchError(message, "SASL_AUTHENTICATION_FAILED")),))
+            return RangeStep(progress, (FailRange(FetchError(message, "SASL_AUTHENTICATION_FAILED")),))
         case _:
             return _restart(progress, rules, idle_s)
 
 
-def _restart(progress: RangeProgress, rules: Rules, idle_s: float) -> Step:
+def _restart(progress: RangeProgress, rules: RangeRules, idle_s: float) -> RangeStep:
     """Fetch from the position again."""
     if progress.corrupt and progress.failures >= MOST_CORRUPT:
         message = (
@@ -331,41 +352,43 @@ def _restart(progress: RangeProgress, rules: Rules, idle_s: float) -> Step:
             "damaged: another replica may be whole (make it the leader); to go on without these records start a new query "
             "behind them"
         )
-        return Step(progress, (Fail(FetchError(message, "CORRUPT_MESSAGE")),))
-    pause: tuple[Action, ...] = (Pause(),) if progress.failures > 1 else ()
+        return RangeStep(progress, (FailRange(FetchError(message, "CORRUPT_MESSAGE")),))
+    pause: tuple[Action, ...] = (PauseFetching(),) if progress.failures > 1 else ()
     if _is_overdue(progress, rules, idle_s):
-        return Step(progress, (*pause, GiveUp()))
-    return Step(replace(progress, stopped=False), (*pause, Fetch(progress.position)))
+        return RangeStep(progress, (*pause, GiveUpRange()))
+    return RangeStep(replace(progress, stopped=False), (*pause, FetchFrom(progress.position)))
 
 
-def _wait(progress: RangeProgress, rules: Rules, idle_s: float) -> Step:
-    return Step(progress, (GiveUp(),) if _is_overdue(progress, rules, idle_s) else ())
+def _wait(progress: RangeProgress, rules: RangeRules, idle_s: float) -> RangeStep:
+    return RangeStep(progress, (GiveUpRange(),) if _is_overdue(progress, rules, idle_s) else ())
 
 
-def _is_overdue(progress: RangeProgress, rules: Rules, idle_s: float) -> bool:
+def _is_overdue(progress: RangeProgress, rules: RangeRules, idle_s: float) -> bool:
     return idle_s - progress.idle_since_s >= rules.patience_s
 
 
-def _relocate(progress: RangeProgress, first: int, end: int, rules: Rules, now: float, idle_s: float) -> Step:
+def _relocate(progress: RangeProgress, first: int, end: int, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
     """The position is not in the log: go to the first record of the range that is still there."""
     if progress.position < first:
         return _lose(progress, min(first, progress.range.end), f"the log starts at {first}", rules, idle_s)
     if progress.position > end:  # fetching would only repeat the error
-        return Step(_open(progress, Question.LOG_END, now))
+        return RangeStep(_open(progress, LogQuestion.LOG_END, now))
     return _restart(progress, rules, idle_s)  # a replica that lagged: nothing is known to be gone
 
 
-def _check_end(progress: RangeProgress, end: int, rules: Rules, now: float, idle_s: float) -> Step:
+def _check_end(progress: RangeProgress, end: int, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
     """The leader said that its log ends before the range does."""
     progress = replace(progress, ask_at=now + RECHECK_S, log_end=end)
     if end <= progress.position:
-        return Step(progress, (Ask(Question.OPEN_TRANSACTION),))
+        return RangeStep(progress, (AskCluster(LogQuestion.OPEN_TRANSACTION),))
     # The leader has caught up, or the log has grown: read as far as it goes.
     progress = _calm(progress)
-    return _restart(progress, rules, idle_s) if progress.stopped else Step(progress)
+    return _restart(progress, rules, idle_s) if progress.stopped else RangeStep(progress)
 
 
-def _check_transaction(progress: RangeProgress, rules: Rules, now: float, idle_s: float, *, is_open: bool) -> Step:
+def _check_transaction(
+    progress: RangeProgress, rules: RangeRules, now: float, idle_s: float, *, is_open: bool
+) -> RangeStep:
     """Records behind the last stable offset exist: nothing is lost."""
     if is_open:
         reason = f"a transaction is open at offset {progress.log_end}, and isolation.level is read_committed"
@@ -373,10 +396,12 @@ def _check_transaction(progress: RangeProgress, rules: Rules, now: float, idle_s
     progress, is_certain = _count_answer(progress, now)
     if is_certain:
         return _lose(progress, progress.range.end, f"the log ends at {progress.log_end}", rules, idle_s)
-    return Step(progress)
+    return RangeStep(progress)
 
 
-def _check_existence(progress: RangeProgress, topic_id: str | None, rules: Rules, now: float, idle_s: float) -> Step:
+def _check_existence(
+    progress: RangeProgress, topic_id: str | None, rules: RangeRules, now: float, idle_s: float
+) -> RangeStep:
     """``topic_id``: None where there is no such partition, "" where the id isn't known.  A broker's metadata can be stale for a moment."""
     progress = replace(progress, ask_at=now + RECHECK_S)
     is_there = topic_id is not None and bool(topic_id or not rules.topic_id)
@@ -384,17 +409,17 @@ def _check_existence(progress: RangeProgress, topic_id: str | None, rules: Rules
         return _restart(_calm(progress), rules, idle_s)
     progress, is_certain = _count_answer(progress, now)
     if not is_certain:
-        return Step(progress)
+        return RangeStep(progress)
     if is_there:
         reason = f"the topic was deleted and created anew: its id was {rules.topic_id} and is {topic_id} now"
         lost = _lose(progress, progress.range.end, reason, rules, idle_s)
-        return Step(lost.progress, (ReportRecreated(), *lost.actions))
+        return RangeStep(lost.progress, (ReportRecreated(), *lost.actions))
     if rules.fail_on_data_loss:
         message = (
             f"{where(progress)} can't be read: the cluster has no such partition (any more); create the topic, or set "
             "failOnDataLoss to false to go on without it"
         )
-        return Step(progress, (Fail(FetchError(message, "UNKNOWN_TOPIC_OR_PARTITION")),))
+        return RangeStep(progress, (FailRange(FetchError(message, "UNKNOWN_TOPIC_OR_PARTITION")),))
     return _lose(progress, progress.range.end, "the partition is gone", rules, idle_s)
 
 
@@ -405,12 +430,12 @@ def _count_answer(progress: RangeProgress, now: float) -> tuple[RangeProgress, b
     return replace(progress, answers=answers, doubts=doubts), bool(doubts.believed(now))
 
 
-def _lose(progress: RangeProgress, to: int, reason: str, rules: Rules, idle_s: float) -> Step:
+def _lose(progress: RangeProgress, to: int, reason: str, rules: RangeRules, idle_s: float) -> RangeStep:
     """Records in [position, to) are lost: fail, or report it and go on behind them."""
     message = f"Could not read records in offset [{progress.position}, {to}) of {where(progress)}: {reason}"
     if rules.fail_on_data_loss:
         hint = "Records aged out or the topic was recreated; set failOnDataLoss to false to go on without them."
-        return Step(progress, (Fail(DataLossError(f"[{DATA_LOSS}] {message}. {hint}", DATA_LOSS)),))
+        return RangeStep(progress, (FailRange(DataLossError(f"[{DATA_LOSS}] {message}. {hint}", DATA_LOSS)),))
     moved = _advance(replace(progress, stopped=False), to, idle_s)
-    fetch: tuple[Action, ...] = () if moved.progress.is_done else (Fetch(to),)
-    return Step(moved.progress, (ReportLoss(message), *fetch, *moved.actions))
+    fetch: tuple[Action, ...] = () if moved.progress.is_done else (FetchFrom(to),)
+    return RangeStep(moved.progress, (ReportLoss(message), *fetch, *moved.actions))

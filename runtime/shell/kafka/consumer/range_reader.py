@@ -18,32 +18,32 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.batches import range_progress
 from sparkcohort.runtime.batches.range_progress import (
-    Ask,
+    AskCluster,
     DataLossError,
-    Deliver,
-    Ended,
-    Existence,
-    Fail,
-    Failed,
-    Failure,
-    Fetch,
-    Fetched,
+    DeliverRecords,
+    ExistenceAnswer,
+    FailRange,
+    FailureKind,
     FetchError,
-    GiveUp,
-    Idle,
-    LogRange,
-    NoAnswer,
-    OpenTransaction,
+    FetchFrom,
+    GiveUpRange,
+    LogEndReached,
+    LogQuestion,
+    LogRangeAnswer,
+    NothingFetched,
     OtherTopic,
-    Pause,
-    Question,
+    PartitionDoubted,
+    PartitionFailed,
+    PauseFetching,
     RangeProgress,
+    RangeRules,
+    RangeStep,
+    RecordsFetched,
     ReportLoss,
     ReportRecreated,
-    Rules,
-    Step,
     StopFetching,
-    Suspected,
+    TransactionAnswer,
+    UnansweredQuestion,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
@@ -77,12 +77,12 @@ _CORRUPT = frozenset(
     (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED, KafkaError.INVALID_MSG)
 )
 _FAILURES: Final = {
-    **dict.fromkeys(_POSITION_LOST, Failure.POSITION_LOST),
-    **dict.fromkeys(_NO_SUCH_PARTITION, Failure.NO_SUCH_PARTITION),
-    **dict.fromkeys(_CORRUPT, Failure.CORRUPT),
-    KafkaError._LOG_TRUNCATION: Failure.TRUNCATED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: Failure.NO_PERMISSION,
-    KafkaError._AUTHENTICATION: Failure.LOGIN_REFUSED,
+    **dict.fromkeys(_POSITION_LOST, FailureKind.POSITION_LOST),
+    **dict.fromkeys(_NO_SUCH_PARTITION, FailureKind.NO_SUCH_PARTITION),
+    **dict.fromkeys(_CORRUPT, FailureKind.CORRUPT),
+    KafkaError._LOG_TRUNCATION: FailureKind.TRUNCATED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: FailureKind.NO_PERMISSION,
+    KafkaError._AUTHENTICATION: FailureKind.LOGIN_REFUSED,
 }
 
 
@@ -163,9 +163,9 @@ class RangeReader:
 
     # --- one range -----------------------------------------------------------------------------------
 
-    def _rules(self, topic: str) -> Rules:
+    def _rules(self, topic: str) -> RangeRules:
         patience_s = self._patience_ms / 1000
-        return Rules(self._fail_on_data_loss, patience_s, self._ids.get(topic, ""), topic in self._recreated)
+        return RangeRules(self._fail_on_data_loss, patience_s, self._ids.get(topic, ""), topic in self._recreated)
 
     def _begin_next(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""
@@ -194,36 +194,36 @@ class RangeReader:
             self._short = 0
         yield from self._carry_out(progress, result, batch)
 
-    def _carry_out(self, progress: _ReadProgress, result: Step, batch: pa.RecordBatch | None) -> Iterator[Piece]:
+    def _carry_out(self, progress: _ReadProgress, result: RangeStep, batch: pa.RecordBatch | None) -> Iterator[Piece]:
         reading = result.progress
         tp = reading.range.tp
         for action in result.actions:
             match action:
-                case Fetch(position):
+                case FetchFrom(position):
                     self._source.unassign([tp])
                     self._source.assign({tp: (position, reading.range.end)})
                     self._reassigned.add(tp)
                 case StopFetching():
                     self._source.unassign([tp])
                     self._reassigned.add(tp)
-                case Deliver():
+                case DeliverRecords():
                     if reading.is_done:
                         del progress.active[tp]
                         self._begin_next(progress, tp)
                     if batch is not None or reading.is_done:
                         yield tp, reading.position, batch
-                case Ask(question):
+                case AskCluster(question):
                     yield from self._step(progress, tp, self._ask(tp, reading.range.end, question))
-                case Pause():
+                case PauseFetching():
                     time.sleep(POLL_S)
                     self._idle_s += POLL_S
                 case ReportLoss(message):
                     self._on_data_loss(message)
                 case ReportRecreated():
                     self.replaced.add(tp.topic)
-                case Fail(error):
+                case FailRange(error):
                     raise error
-                case GiveUp():
+                case GiveUpRange():
                     raise self._timeout(reading)
 
     def _timeout(self, reading: RangeProgress) -> FetchError:
@@ -238,8 +238,8 @@ class RangeReader:
 
     def _silence_reason(self, tp: TopicPartition) -> str:
         """What to say when no error came either."""
-        match self._ask(tp, 0, Question.POSITION):
-            case LogRange(_, first, end):
+        match self._ask(tp, 0, LogQuestion.POSITION):
+            case LogRangeAnswer(_, first, end):
                 return (
                     f"the leader answers, its log has the offsets [{first}, {end}), and no record comes: it may be slow "
                     "or throttled, or the length of the batch there is damaged"
@@ -266,7 +266,7 @@ class RangeReader:
         if self._elsewhere is not None:
             yield from self._read_elsewhere(progress, self._elsewhere)
         for tp in tuple(progress.active):
-            yield from self._step(progress, tp, Idle())
+            yield from self._step(progress, tp, NothingFetched())
 
     def _take(self, progress: _ReadProgress, event: Event) -> Iterator[Piece]:
         tp = event.tp
@@ -280,12 +280,12 @@ class RangeReader:
                 return
         match event:
             case Records(next_offset=next_offset, batch=batch):
-                yield from self._step(progress, tp, Fetched(next_offset), batch)
+                yield from self._step(progress, tp, RecordsFetched(next_offset), batch)
             case EndOfLog(offset=offset):
-                yield from self._step(progress, tp, Ended(offset))
+                yield from self._step(progress, tp, LogEndReached(offset))
             case PartitionError(error=KafkaError() as error):
-                failure = _FAILURES.get(error.code(), Failure.OTHER)
-                yield from self._step(progress, tp, Failed(failure, error.name(), error.str()))
+                failure = _FAILURES.get(error.code(), FailureKind.OTHER)
+                yield from self._step(progress, tp, PartitionFailed(failure, error.name(), error.str()))
             case PartitionError(error=MalformedRecordError() as malformed):
                 raise malformed
 
@@ -305,8 +305,8 @@ class RangeReader:
                     "executors more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
                 ) from error
             for reading in progress.active.values():
-                if reading.question is not Question.EXISTENCE:
-                    for _ in self._carry_out(progress, Step(reading, (Fetch(reading.position),)), None):
+                if reading.question is not LogQuestion.EXISTENCE:
+                    for _ in self._carry_out(progress, RangeStep(reading, (FetchFrom(reading.position),)), None):
                         pass
             time.sleep(POLL_S)
             return []
@@ -319,7 +319,7 @@ class RangeReader:
             self._patience_ms = min(self._patience_ms, REFUSED_MS)
         if not complaints.isdisjoint(_NO_SUCH_PARTITION):
             for tp in tuple(progress.active):
-                yield from self._step(progress, tp, Suspected())
+                yield from self._step(progress, tp, PartitionDoubted())
 
     def _read_elsewhere(self, progress: _ReadProgress, elsewhere: Elsewhere) -> Iterator[Piece]:
         """Have the driver read what doesn't come."""
@@ -335,32 +335,34 @@ class RangeReader:
         if not pieces:
             self._idle_s += time.monotonic() - before
         for tp, position, batch in pieces:
-            yield from self._step(progress, tp, Fetched(position), batch)
+            yield from self._step(progress, tp, RecordsFetched(position), batch)
         for tp in {tp for tp, _, _ in pieces} & progress.active.keys() - self._reassigned:
             reading = progress.active[tp]
-            if reading.question is not Question.EXISTENCE:
-                yield from self._carry_out(progress, Step(reading, (Fetch(reading.position),)), None)
+            if reading.question is not LogQuestion.EXISTENCE:
+                yield from self._carry_out(progress, RangeStep(reading, (FetchFrom(reading.position),)), None)
 
     # --- questions -----------------------------------------------------------------------------------
 
-    def _ask(self, tp: TopicPartition, end: int, question: Question) -> range_progress.Event:
+    def _ask(self, tp: TopicPartition, end: int, question: LogQuestion) -> range_progress.Event:
         """The cluster's answer, or that there was none; the time of a question without an answer counts as idle."""
         before, timeout_s = time.monotonic(), min(ASK_S, self._poll_timeout_ms / 1000)
         try:
             match question:
-                case Question.EXISTENCE:
+                case LogQuestion.EXISTENCE:
                     exists = self._source.exists(tp, timeout_s)
                     known = exists and self._ids.get(tp.topic)
-                    return Existence(exists, self._topics.ask([tp.topic], timeout_s).get(tp.topic, "") if known else "")
-                case Question.OPEN_TRANSACTION:
+                    return ExistenceAnswer(
+                        exists, self._topics.ask([tp.topic], timeout_s).get(tp.topic, "") if known else ""
+                    )
+                case LogQuestion.OPEN_TRANSACTION:
                     if self._conf.get("isolation.level") != "read_committed":
-                        return OpenTransaction(is_open=False)
-                    return OpenTransaction(is_open=self._uncommitted.ask([tp], timeout_s)[tp] >= end)
+                        return TransactionAnswer(is_open=False)
+                    return TransactionAnswer(is_open=self._uncommitted.ask([tp], timeout_s)[tp] >= end)
                 case _:
-                    return LogRange(question, *self._source.log_range(tp, timeout_s))
+                    return LogRangeAnswer(question, *self._source.log_range(tp, timeout_s))
         except (KafkaException, TimeoutError) as error:
             self._idle_s += time.monotonic() - before
-            return NoAnswer(question, clients.text_of(error))
+            return UnansweredQuestion(question, clients.text_of(error))
 
     def _recreated_topics(self) -> set[str]:
         """Topics that seem to have another id now; raises FetchError when no broker answers."""
