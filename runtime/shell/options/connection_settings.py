@@ -69,16 +69,17 @@ class Beyond(TransportError):
 
 def unsupported(conf: Mapping[str, Any]) -> str:
     """The first of these librdkafka settings that can't be honoured here, as a phrase for a log line; "" when all can."""
+    texts = _texts(conf)
+    protocol = str(value_of(texts, "security.protocol")).lower()
     for name, value in conf.items():
         if not isinstance(value, str | int | float):
             return f"{name}, which is not plain text"
         row = ROWS.get(name, UNKNOWN)
-        if row.our_client in (OurClient.UNABLE, OurClient.UNREACHED) and not name.startswith(OTHER_LOGINS_BEGIN):
+        idle = name.startswith(OTHER_LOGINS_BEGIN) or (name.startswith("ssl.") and not protocol.endswith("ssl"))
+        if row.our_client in (OurClient.UNABLE, OurClient.UNREACHED) and not idle:
             return f"the setting {name}"
         if row.only and _text(value).strip().lower() not in row.only:
             return f"{name}={_text(value)}"
-    texts = _texts(conf)
-    protocol = str(value_of(texts, "security.protocol")).lower()
     if protocol not in PROTOCOLS:
         return f"security.protocol={protocol}"
     wrong = _unsupported_login(texts) if protocol.startswith("sasl_") else ""

@@ -99,7 +99,11 @@ def test_a_listener_that_is_advertised_and_not_reached(guarded: Guarded) -> None
 
 
 @pytest.mark.parametrize(
-    ("more", "first"), [({}, ("ok", "reached")), ({"ssl.crl.location": "/revoked.pem"}, ("not asked", "told of them"))]
+    ("more", "first"),
+    [
+        ({}, ("ok", "reached")),
+        ({"ssl.curves.list": "P-256", "security.protocol": "ssl"}, ("not asked", "told of them")),
+    ],
 )
 def test_an_address_that_explains_nothing(broker: Broker, more: dict[str, str], first: tuple[str, str]) -> None:
     """It answers by now, or our own client can't try it: nobody has answered all the same, and why is told."""

@@ -73,7 +73,9 @@ def test_which_source() -> None:
         with read_by(name):
             made[name] = new_record_source(nowhere, columns=KAFKA_ROW)
     with read_by("fetching"):
-        made["curves"] = new_record_source(nowhere | {"ssl.curves.list": "P-256"}, columns=KAFKA_ROW)
+        made["curves"] = new_record_source(
+            nowhere | {"ssl.curves.list": "P-256", "security.protocol": "ssl"}, columns=KAFKA_ROW
+        )
         made["callback"] = new_record_source({"log_level": 0, "stats_cb": print}, columns=KAFKA_ROW)
     assert [type(source) for source in made.values()] == [FetchSource, ConsumerSource, ConsumerSource, ConsumerSource]
     for source in made.values():

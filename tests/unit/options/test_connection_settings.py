@@ -101,6 +101,7 @@ def test_what_the_options_come_to(protocol: str, options: dict[str, str], left_o
         ({"statistics.interval.ms": 5}, "statistics.interval.ms=5"),
         ({"debug": "all"}, ""),
         ({"linger.ms": 5}, ""),
+        ({"ssl.curves.list": "P-256"}, ""),  # of no TLS
         ({"sasl.mechanism": "GSSAPI", "security.protocol": "ssl"}, ""),
         ({"fetch.max.wait.ms": 5}, "the setting fetch.max.wait.ms"),
         ({"api.version.request": False}, "api.version.request=false"),
