@@ -90,8 +90,16 @@ _AS_THEY_ARE: Final = "librdkafka sends id and secret as they are; give them enc
 _INT: Final = 2**31 - 1
 _ANY: Final = -(2**63)
 
-SETTINGS: Final = (
-    KafkaSetting("acks", our_client=PRODUCERS),
+_OF_PRODUCERS: Final = (
+    "acks", "batch.num.messages", "batch.size", "compression.codec", "compression.level", "compression.type",
+    "delivery.report.only.error", "delivery.timeout.ms", "enable.gapless.guarantee", "enable.idempotence",
+    "linger.ms", "message.send.max.retries", "message.timeout.ms", "partitioner",
+    "queue.buffering.backpressure.threshold", "queue.buffering.max.kbytes", "queue.buffering.max.messages",
+    "queue.buffering.max.ms", "request.required.acks", "retries", "sticky.partitioning.linger.ms",
+    "transaction.timeout.ms", "transactional.id",
+)  # fmt: skip
+
+_ROWS: Final = (
     KafkaSetting("allow.auto.create.topics", our_client=INDIFFERENT, driver_forced="false", reading_forced=False),
     KafkaSetting("api.version.fallback.ms", our_client=INDIFFERENT),
     KafkaSetting("api.version.request", our_client=HONOURED, only=("true", "t", "1")),
@@ -100,8 +108,6 @@ SETTINGS: Final = (
     KafkaSetting("auto.commit.interval.ms", NO_EFFECT, why=_COMMITS, our_client=INDIFFERENT),
     KafkaSetting("auto.include.jmx.reporter", NO_EFFECT, why=_NO_JVM),
     KafkaSetting("auto.offset.reset", REFUSED, why=_STARTS, our_client=INDIFFERENT, reading_forced="error"),
-    KafkaSetting("batch.num.messages", our_client=PRODUCERS),
-    KafkaSetting("batch.size", our_client=PRODUCERS),
     KafkaSetting("bootstrap.servers", OPTION, our_client=HONOURED),
     KafkaSetting("broker.address.family", our_client=HONOURED, default="any"),
     KafkaSetting("broker.address.ttl", our_client=INDIFFERENT),
@@ -113,9 +119,6 @@ SETTINGS: Final = (
     KafkaSetting("client.rack", ALIAS, our_client=HONOURED, default=""),
     KafkaSetting("client.software.name", our_client=INDIFFERENT),
     KafkaSetting("client.software.version", our_client=INDIFFERENT),
-    KafkaSetting("compression.codec", our_client=PRODUCERS),
-    KafkaSetting("compression.level", our_client=PRODUCERS),
-    KafkaSetting("compression.type", our_client=PRODUCERS),
     KafkaSetting("config.providers", REFUSED, why=_NO_PROVIDERS),
     KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
     KafkaSetting("consume.callback.max.messages", our_client=INDIFFERENT),
@@ -123,8 +126,6 @@ SETTINGS: Final = (
     KafkaSetting("debug", our_client=INDIFFERENT),
     KafkaSetting("default.api.timeout.ms", OPTION),
     KafkaSetting("default_topic_conf", REFUSED, why=_OURS),
-    KafkaSetting("delivery.report.only.error", our_client=PRODUCERS),
-    KafkaSetting("delivery.timeout.ms", our_client=PRODUCERS),
     KafkaSetting(
         "enable.auto.commit", REFUSED, why=_COMMITS, our_client=INDIFFERENT, driver_forced="false", reading_forced=False
     ),
@@ -136,8 +137,6 @@ SETTINGS: Final = (
         driver_forced="false",
         reading_forced=False,
     ),
-    KafkaSetting("enable.gapless.guarantee", our_client=PRODUCERS),
-    KafkaSetting("enable.idempotence", our_client=PRODUCERS),
     KafkaSetting("enable.metrics.push", our_client=INDIFFERENT),
     KafkaSetting("enable.partition.eof", REFUSED, why=_OURS, our_client=INDIFFERENT, reading_forced=True),
     KafkaSetting("enable.random.seed", our_client=INDIFFERENT),
@@ -204,7 +203,6 @@ SETTINGS: Final = (
     ),
     KafkaSetting("key.deserializer", REFUSED, why=_BYTES),
     KafkaSetting("key.serializer", REFUSED, why=_BYTES),
-    KafkaSetting("linger.ms", our_client=PRODUCERS),
     KafkaSetting("log.connection.close", our_client=INDIFFERENT, driver="false", reading=False),
     KafkaSetting("log.queue", REFUSED, why=_OURS, our_client=INDIFFERENT),
     KafkaSetting("log.thread.name", our_client=INDIFFERENT),
@@ -231,8 +229,6 @@ SETTINGS: Final = (
     KafkaSetting("max.poll.records", NO_EFFECT, why="records are read in whole fetches"),
     KafkaSetting("message.copy.max.bytes", our_client=INDIFFERENT),
     KafkaSetting("message.max.bytes", our_client=INDIFFERENT, probing=1_000_000),
-    KafkaSetting("message.send.max.retries", our_client=PRODUCERS),
-    KafkaSetting("message.timeout.ms", our_client=PRODUCERS),
     KafkaSetting("metadata.broker.list", our_client=HONOURED),
     KafkaSetting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT, least=1, most=86_400_000),
     KafkaSetting(
@@ -254,13 +250,8 @@ SETTINGS: Final = (
     KafkaSetting("on_commit", REFUSED, why=_OURS),
     KafkaSetting("opaque", REFUSED, why=_OURS),
     KafkaSetting("partition.assignment.strategy", ALIAS, our_client=INDIFFERENT),
-    KafkaSetting("partitioner", our_client=PRODUCERS),
     KafkaSetting("plugin.library.paths", REFUSED, why="plug-ins are not loaded; leave it out"),
     KafkaSetting("produce.offset.report", our_client=INDIFFERENT),
-    KafkaSetting("queue.buffering.backpressure.threshold", our_client=PRODUCERS),
-    KafkaSetting("queue.buffering.max.kbytes", our_client=PRODUCERS),
-    KafkaSetting("queue.buffering.max.messages", our_client=PRODUCERS),
-    KafkaSetting("queue.buffering.max.ms", our_client=PRODUCERS),
     KafkaSetting(
         "queued.max.messages.kbytes", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=8 << 10
     ),
@@ -287,9 +278,7 @@ SETTINGS: Final = (
         most=3_600_000,
     ),
     KafkaSetting("reconnect.backoff.ms", our_client=INDIFFERENT, least=0, most=3_600_000),
-    KafkaSetting("request.required.acks", our_client=PRODUCERS),
     KafkaSetting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",), least=10, most=300_000),
-    KafkaSetting("retries", our_client=PRODUCERS),
     KafkaSetting("retry.backoff.max.ms", our_client=INDIFFERENT, least=1, most=300_000),
     KafkaSetting("retry.backoff.ms", our_client=INDIFFERENT, least=1, most=300_000),
     KafkaSetting("sasl.client.callback.handler.class", TRANSLATED, becomes=("sasl.oauthbearer.provider",)),
@@ -462,7 +451,6 @@ SETTINGS: Final = (
     ),
     KafkaSetting("ssl.truststore.type", TRANSLATED),
     KafkaSetting("statistics.interval.ms", NO_EFFECT, why="see metrics.port", our_client=HONOURED, only=("0",)),
-    KafkaSetting("sticky.partitioning.linger.ms", our_client=PRODUCERS),
     KafkaSetting("test.mock.broker.rtt", REFUSED, why=_MOCK),
     KafkaSetting("test.mock.num.brokers", REFUSED, why=_MOCK),
     KafkaSetting("topic.blacklist", our_client=INDIFFERENT),  # the driver sees no such topic, so nobody plans it
@@ -471,12 +459,13 @@ SETTINGS: Final = (
     KafkaSetting("topic.metadata.refresh.fast.interval.ms", our_client=INDIFFERENT),
     KafkaSetting("topic.metadata.refresh.interval.ms", our_client=HONOURED, default="300000"),
     KafkaSetting("topic.metadata.refresh.sparse", our_client=INDIFFERENT),
-    KafkaSetting("transaction.timeout.ms", our_client=PRODUCERS),
-    KafkaSetting("transactional.id", our_client=PRODUCERS),
     KafkaSetting("value.deserializer", REFUSED, why=_BYTES),
     KafkaSetting("value.serializer", REFUSED, why=_BYTES),
 )
 
+SETTINGS: Final = tuple(
+    sorted((*_ROWS, *(KafkaSetting(name, our_client=PRODUCERS) for name in _OF_PRODUCERS)), key=lambda row: row.name)
+)
 ROWS: Final = {row.name: row for row in SETTINGS}
 UNKNOWN: Final = KafkaSetting("", our_client=UNABLE)
 """What is known of a name without a row."""
