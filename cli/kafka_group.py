@@ -6,6 +6,7 @@ import concurrent.futures
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -20,8 +21,8 @@ from sparkcohort.runtime.kafka.run_epoch import NOTHING, encode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 T = TypeVar("T")
@@ -156,7 +157,8 @@ class KafkaGroup:
         record = replace(old, run=old.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
         ids = {}
         if old != NOTHING:
-            ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in offsets}, TIMEOUT_S))
+            with closing(BlockingClient(self._conf)) as cluster:
+                ids = self._do(lambda: cluster.topic_ids({tp.topic for tp in offsets}, TIMEOUT_S))
         positions = [
             Position(
                 *tp, value, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NOTHING else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 TIMEOUT_S: Final = 15.0
@@ -41,7 +41,8 @@ def ask_brokers(
             ends, silent_ends = _offsets(consumer, partitions, LATEST)
         finally:
             consumer.close()
-        ids = TopicIds(settings).ask({tp.topic for tp in partitions}, TIMEOUT_S)
+        with closing(BlockingClient(settings)) as cluster:
+            ids = cluster.topic_ids({tp.topic for tp in partitions}, TIMEOUT_S)
     return KafkaPositions(starts, ends, ids, committed, {**silent, **silent_ends})
 
 

@@ -1,4 +1,4 @@
-"""Requests of Kafka's as bytes: Metadata, Fetch, OffsetForLeaderEpoch v4, LeaveGroup v4.
+"""Requests of Kafka's as bytes: Metadata and Fetch.
 
 Metadata v12 and Fetch v13 are the first to know topics by their ids; brokers without ids are asked by names, in Metadata v7
 and Fetch v12 or v11.  Layouts: Kafka's ``MetadataRequest.json`` and the like, and their responses (KIP-516, KIP-320).  In
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from sparkcohort.runtime.text import printable
 
@@ -24,8 +24,6 @@ FETCH_BY_NAMES = 12  # and below
 VERSIONS: Mapping[int, Sequence[int]] = {METADATA: (METADATA_VERSION, 7), FETCH: (FETCH_VERSION, FETCH_BY_NAMES, 11)}
 """Of which versions of which request a broker must speak one, the best first: Kafka 2.4 does."""
 _FLEXIBLE_FROM = {METADATA: 9, FETCH: 12}
-EPOCH_ENDS, EPOCH_ENDS_VERSION = 23, 4
-LEAVE_GROUP, LEAVE_GROUP_VERSION = 13, 4
 
 NO_ID = bytes(16)
 _NO_TAGS = b"\x00"
@@ -34,8 +32,6 @@ _PARTITION = struct.Struct(">iiqiqi")
 _PARTITION_11 = struct.Struct(">iiqqi")
 _RESULT = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
-_EPOCHS = struct.Struct(">iii")
-_EPOCH_END = struct.Struct(">hiiq")
 _DIVERGING_EPOCH = 0
 
 
@@ -68,6 +64,7 @@ class PartitionLeader(NamedTuple):
     error: int
     node: int
     epoch: int
+    replicas: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +80,13 @@ class Topic:
 class Metadata:
     """The cluster: brokers by their ids, and the topics that were asked for.
 
-    ``unusable`` says what is wrong with each broker that is left out.
+    ``unusable`` says what is wrong with each broker that is left out; ``racks`` are those of brokers that have one.
     """
 
     nodes: Mapping[int, Node]
     topics: Mapping[str, Topic]
     unusable: Sequence[str] = ()
+    racks: Mapping[int, str] = field(default_factory=dict)
 
 
 class FetchPartition(NamedTuple):
@@ -113,14 +111,6 @@ class FetchedPartition(NamedTuple):
     start: int
     end: int
     diverged: bool  # the records before the offset are not the ones that the leader has
-
-
-class EpochEnd(NamedTuple):
-    """Where a leader epoch, or the last before it that the leader's log has, ends there; -1, -1 where the log has none."""
-
-    error: int
-    epoch: int
-    end: int
 
 
 class FetchAnswer(NamedTuple):
@@ -173,13 +163,14 @@ def framed(api: int, version: int, correlation_id: int, client_id: str, body: by
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def metadata_request(topics: Iterable[str], version: int = METADATA_VERSION) -> bytes:
-    """Ask for these topics and all brokers; no topic is created by it."""
+def metadata_request(topics: Iterable[str] | None, version: int = METADATA_VERSION) -> bytes:
+    """Ask for these topics (None: all) and all brokers; no topic is created by it."""
     if version < METADATA_VERSION:
-        names = [_string(name, flexible=False) for name in topics]
-        return _array(names, flexible=False) + struct.pack(">?", False)
-    asked = [NO_ID + _string(name) + _NO_TAGS for name in topics]
-    return _array(asked) + struct.pack(">??", False, False) + _NO_TAGS
+        names = None if topics is None else [_string(name, flexible=False) for name in topics]
+        listed = struct.pack(">i", -1) if names is None else _array(names, flexible=False)
+        return listed + struct.pack(">?", False)
+    listed = b"\x00" if topics is None else _array([NO_ID + _string(name) + _NO_TAGS for name in topics])
+    return listed + struct.pack(">??", False, False) + _NO_TAGS
 
 
 def fetch_request(
@@ -217,21 +208,6 @@ def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:
     ):  # v11 has no epoch of the last record: the driver's OffsetForLeaderEpoch alone notices a log that was cut
         return _PARTITION_11.pack(index, one.leader_epoch, one.offset, -1, one.max_bytes)
     return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
-
-
-def epoch_ends_request(wanted: Mapping[str, Mapping[int, tuple[int, int]]]) -> bytes:
-    """Ask where leader epochs end, by topic and partition: the epoch that the leader has itself now, and the one asked about."""
-    topics = []
-    for topic, each in wanted.items():
-        asked = [_EPOCHS.pack(index, now, epoch) + _NO_TAGS for index, (now, epoch) in each.items()]
-        topics.append(_string(topic) + _array(asked) + _NO_TAGS)
-    return struct.pack(">i", -1) + _array(topics) + _NO_TAGS
-
-
-def leave_group_request(group: str, members: Mapping[str, str]) -> bytes:
-    """Take static members out of their group (KIP-345): instance ids by member ids."""
-    leaving = [_string(member) + _string(instance) + _NO_TAGS for member, instance in members.items()]
-    return _string(group) + _array(leaving) + _NO_TAGS
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -315,12 +291,13 @@ def metadata_answer(
     """Read a Metadata response; ``frame`` begins behind its length.  Raises MalformedResponse."""
     body = _body(frame, size, correlation_id, is_flexible(METADATA, version))
     body.unpack(_INT)  # throttled: there are few of these requests
-    told = dict(body.array(_node))
+    brokers = body.array(_node)
     body.text()  # the cluster's id
     body.unpack(_INT)  # the controller
-    nodes = {node_id: node for node_id, node in told.items() if not address_error(*node)}
-    unusable = [_unusable(node_id, node) for node_id, node in told.items() if node_id not in nodes]
-    return Metadata(nodes, dict(body.array(_topic)), tuple(unusable[:MOST_UNUSABLE]))
+    nodes = {node_id: node for node_id, node, _ in brokers if not address_error(*node)}
+    unusable = [_unusable(node_id, node) for node_id, node, _ in brokers if node_id not in nodes]
+    racks = {node_id: rack for node_id, _, rack in brokers if rack}
+    return Metadata(nodes, dict(body.array(_topic)), tuple(unusable[:MOST_UNUSABLE]), racks)
 
 
 def _unusable(node_id: int, node: Node) -> str:
@@ -328,13 +305,13 @@ def _unusable(node_id: int, node: Node) -> str:
     return f"broker {node_id} is said to be at {where}, {address_error(*node)}: see the brokers' advertised.listeners"
 
 
-def _node(body: _Bytes) -> tuple[int, Node]:
+def _node(body: _Bytes) -> tuple[int, Node, str]:
     (node_id,) = body.unpack(_INT)
     host = body.text()
     (port,) = body.unpack(_INT)
-    body.text()  # the rack
+    rack = body.text()
     body.tags()
-    return node_id, Node(host, port)
+    return node_id, Node(host, port), rack
 
 
 def _topic(body: _Bytes) -> tuple[str, Topic]:
@@ -353,10 +330,13 @@ def _topic(body: _Bytes) -> tuple[str, Topic]:
 
 def _leader(body: _Bytes) -> tuple[int, PartitionLeader]:
     error, index, node, epoch = body.unpack(_LEADER)
-    for _ in range(3):  # replicas, those in sync, those offline
+    count = max(body.length(), 0)
+    at = body.skip(4 * count)
+    replicas = struct.unpack_from(f">{count}i", body.data, at)
+    for _ in range(2):  # replicas in sync, and those offline
         body.skip(4 * max(body.length(), 0))
     body.tags()
-    return index, PartitionLeader(error, node, epoch)
+    return index, PartitionLeader(error, node, epoch, replicas)
 
 
 def fetch_answer(
@@ -399,38 +379,6 @@ def _aborted(body: _Bytes) -> tuple[int, int]:
     return producer, first
 
 
-def epoch_ends_answer(
-    frame: bytes | bytearray | memoryview, size: int, correlation_id: int
-) -> dict[tuple[str, int], EpochEnd]:
-    """Read an OffsetForLeaderEpoch response; ``frame`` begins behind its length.  Raises MalformedResponse."""
-    body = _body(frame, size, correlation_id)
-    body.unpack(_INT)  # throttled: there are few of these requests
-    found: dict[tuple[str, int], EpochEnd] = {}
-    for _ in range(body.length()):
-        topic = body.text()
-        found |= {(topic, index): end for index, end in body.array(_epoch_end)}
-        body.tags()
-    return found
-
-
-def _epoch_end(body: _Bytes) -> tuple[int, EpochEnd]:
-    error, index, epoch, end = body.unpack(_EPOCH_END)
-    body.tags()
-    return index, EpochEnd(error, epoch, end)
-
-
-_LEFT = struct.Struct(">ih")
-
-
-def leave_group_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> dict[str, int]:
-    """Kafka's error of each member id, or of all under ""; ``frame`` begins behind its length.  Raises MalformedResponse."""
-    body = _body(frame, size, correlation_id)
-    _, error = body.unpack(_LEFT)
-    return {"": error} | dict(body.array(_leaving))
-
-
-def _leaving(body: _Bytes) -> tuple[str, int]:
-    member, _instance = body.text(), body.text()
-    (error,) = body.unpack(_SHORT)
-    body.tags()
-    return member, error
+# What the messages of other requests are made of, too: see ``cluster_messages``.
+Cursor: TypeAlias = _Bytes
+NO_TAGS, compact_array, compact_string, response_body = _NO_TAGS, _array, _string, _body

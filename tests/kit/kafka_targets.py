@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from sparkcohort.runtime.kafka import fetch_messages, handover, run_epoch, sasl
+from sparkcohort.runtime.kafka import cluster_messages, fetch_messages, handover, run_epoch, sasl
 from sparkcohort.runtime.kafka.fetch_messages import (
     MOST_UNUSABLE,
     MalformedResponse,
     address_error,
-    epoch_ends_answer,
     fetch_answer,
     metadata_answer,
     varint,
@@ -108,7 +107,7 @@ def fetched(data: bytes) -> None:
 def epoch_ends(data: bytes) -> None:
     """One error at most."""
     with suppress(MalformedResponse):
-        epoch_ends_answer(bytearray(data), len(data), 9)
+        cluster_messages.EpochEndsQuestion({}).read(bytearray(data), 9)
 
 
 # --- connections ----------------------------------------------------------------------------------
@@ -275,7 +274,7 @@ def batch_seeds() -> Iterator[bytes]:
 TARGETS = (
     Target("metadata", (*ANSWERS, *CLUSTER, address_error), metadata, lambda: [METADATA]),
     Target("fetched", (*ANSWERS, fetch_answer, fetch_messages._fetched, fetch_messages._aborted), fetched, lambda: [FETCHED]),
-    Target("epoch_ends", (*ANSWERS, epoch_ends_answer, fetch_messages._epoch_end), epoch_ends, lambda: [EPOCHS]),
+    Target("epoch_ends", (*ANSWERS, cluster_messages.EpochEndsQuestion.read, cluster_messages._epoch_end), epoch_ends, lambda: [EPOCHS]),
     Target("login", (connection._BrokerAnswer, connection._Setup._versions, connection._Setup._login, connection._Setup._authenticate, connection._Setup._ask, connection._Setup._receive), login, logins),
     Target("frames", (FrameReader, Transport.recv_into), frames, lambda: [_framed(b"abc") + _framed(b"defgh" * 9) + _int(9)]),
     Target("scram", (sasl.scram, sasl._challenge, sasl._attributes, sasl._binary), scram, lambda: [CHALLENGE + b"\nv=" + SIGNED, b"e=no\n"], (SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")),

@@ -27,7 +27,15 @@ from sparkcohort.runtime.shell.process import threads
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 ERRORS = (RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"))
-SPARED = ("__exit__", "release", "thread_faults", "_pause", "._on_", "gc_callback")  # the last is Hypothesis's own
+SPARED = (
+    "__exit__",
+    "release",
+    "thread_faults",
+    "_pause",
+    "._on_",
+    "WeakSet",
+    "gc_callback",
+)  # the last is Hypothesis's own
 QUIET_S = 1.5
 
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import Chunk, Reader
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
 
 UNKNOWN = "nobody tells of which topic of that name it is"
 ANOTHER = "of another topic of that name"
@@ -26,7 +25,7 @@ class UnidentifiedRecords:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Nothing is opened before the first question."""
-        self._topics = TopicIds(conf)
+        self._cluster = BlockingClient(conf)
         self._lock = threading.Lock()
 
     def ids(self, partitions: Collection[TopicPartition]) -> dict[str, str]:
@@ -35,14 +34,14 @@ class UnidentifiedRecords:
             return {}
         with self._lock:
             try:
-                return self._topics.ask(sorted({tp.topic for tp in partitions}))
-            except (KafkaException, CohortError, TimeoutError):
+                return self._cluster.topic_ids(sorted({tp.topic for tp in partitions}))
+            except KafkaException:
                 return {}
 
     def close(self) -> None:
         """Let go of the client."""
         with self._lock:
-            self._topics.release()
+            self._cluster.close()
 
 
 def in_doubt(readers: Sequence[Reader]) -> dict[TopicPartition, Chunk]:

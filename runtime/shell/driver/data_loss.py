@@ -86,7 +86,7 @@ class DataLoss:
             if tp not in void
         }
         asked = questions(known, now)
-        found = compared(known, asked, self._log_ends.epoch_ends.of(asked))
+        found = compared(known, asked, self._log_ends.epoch_ends.look_up(asked))
         # An older epoch is that of a leader which has been deposed, and doesn't know it yet: it settles nothing.
         settled = {
             tp: now[tp]

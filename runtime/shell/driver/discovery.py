@@ -10,20 +10,18 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka.admin import TopicMetadata
-
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
+from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion, topic_ids
+from sparkcohort.runtime.kafka.fetch_messages import Metadata
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.racks import NodeRacks
-from sparkcohort.runtime.shell.kafka import clients, errors
-from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.kafka import errors
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
+from sparkcohort.runtime.shell.options.connection_settings import ConnectionRefused, TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
 from sparkcohort.runtime.text import printable
@@ -35,7 +33,6 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # Kafka's rule: a broker that tells of other names is none
 MOST_HOST = 300
 LOOK_TIMEOUT_S = 5.0
-ASK_GAP_S = 0.05  # an error may come at once
 NEW_TOPIC_S = 3.0  # a topic made a moment ago may not be known to the broker that is asked
 
 
@@ -84,144 +81,67 @@ class Layout:
 
 
 class Discovery:
-    """Looks the subscription up; ``client`` is what it does so with (also for ListOffsets)."""
+    """Makes layouts of the cluster's metadata; for one thread at a time."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._conf = {**options.kafka, "group.id": options.group_id} if options.group_id else dict(options.kafka)
         self._subscription = options.subscription
         self._limit_ms = options.api_timeout_ms
         self._retry_s = min(options.fetch_retry_interval_ms / 1000, 1.0)
-        self._last_error = ""
-        self._fatal: CohortError | None = None
-        self._lacking: frozenset[TopicPartition] = frozenset()
+        self._missing_before: frozenset[TopicPartition] = frozenset()
         self._layout = Layout({})
-        self._racks = NodeRacks(options.kafka) if options.client_rack or options.client_rack_env else None
-        self._ids = TopicIds(options.kafka)
-        self._kept: RenewedClient[Consumer] = RenewedClient(options.kafka)
+        self._members_have_racks = bool(options.client_rack or options.client_rack_env)
+        self._racks: dict[int, str] = {}
+        self._ids: dict[str, str] = {}
+        self._warned_of_ids = False
         self.in_doubt = False
-        self._looked = False  # for what a pattern finds
+        self._looked = False  # for what a pattern matches
 
-    def first(self) -> Layout:
+    def question(self) -> MetadataQuestion:
+        """What to ask the cluster for."""
+        return MetadataQuestion(None if self._subscription.pattern else self._topics())
+
+    def first(self, client: ClusterClient) -> Layout:
         """Connect and look.
 
         Raises ``CohortError`` naming the option or resource: no answer within the limit, authentication, missing topic
         or partition, no permission.
         """
-        self._renewed()
-        deadline = time.monotonic() + self._limit_ms / 1000
-        self._reach(deadline)
+        began, deadline = time.monotonic(), time.monotonic() + self._limit_ms / 1000
+        reason = ""
         while True:
-            layout, missing = self._look(max(min(deadline - time.monotonic(), LOOK_TIMEOUT_S), 0.1))
-            if layout is not None and not missing:
-                self._layout = layout
-                return layout
-            if layout is not None and time.monotonic() > deadline - self._limit_ms / 1000 + NEW_TOPIC_S:
-                raise self._absent(missing)
+            left_s = max(min(deadline - time.monotonic(), LOOK_TIMEOUT_S), 0.1)
+            try:
+                layout, missing = self._resolve(client.metadata(self.question(), left_s))
+                if not missing:
+                    self._layout = layout
+                    return layout
+                if time.monotonic() > began + NEW_TOPIC_S:
+                    raise self._absent(missing)
+            except ConnectionRefused as error:
+                raise errors.unauthenticated(self._conf, str(error)) from None
+            except TransportError as error:
+                reason = str(error)
             if time.monotonic() > deadline:
-                raise errors.unreached(self._conf, self._limit_ms, self._last_error)
+                raise errors.unreached(self._conf, self._limit_ms, reason)
             threading.Event().wait(self._retry_s)
 
-    def client(self) -> Consumer | None:
-        """The consumer, for other threads; None once it is let go of."""
-        return self._kept.client
+    def later(self, metadata: Metadata) -> Layout:
+        """The layout of a later look.
 
-    def release(self) -> None:
-        """Let go of the clients, for good; for the thread that looks."""
-        self._kept.release()
-        self._ids.release()
-        if self._racks is not None:
-            self._racks.release()
-
-    def again(self) -> Layout | None:
-        """A later look: None when the cluster did not answer.
-
-        What was there and isn't is gone when it is lacking twice in a row: the broker that was asked may be behind the
+        What was there and isn't is gone when it is missing twice in a row: the broker that answered may be behind the
         others.  Until the second look there is doubt (``in_doubt``).  Raises ``CohortError`` when the permission is gone.
         """
-        self._renewed().poll(0)  # serves log lines and errors, nothing is subscribed
-        now, _missing = self._look(LOOK_TIMEOUT_S)
-        self._kept.answered(yes=now is not None)
-        if now is None:
-            return None
+        now, _ = self._resolve(metadata)
         before = self._layout
-        lacking = frozenset(before.leaders.keys() - now.leaders.keys())
-        spared = lacking - self._lacking
-        self._lacking, self.in_doubt = lacking, bool(spared)
+        missing = frozenset(before.leaders.keys() - now.leaders.keys())
+        spared = missing - self._missing_before
+        self._missing_before, self.in_doubt = missing, bool(spared)
         kept = {tp: before.leaders[tp] for tp in spared}
         homes = {tp: before.racks[tp] for tp in spared if tp in before.racks}
         # A broker that is down is not in the metadata, its address still helps.
         self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes}, {**homes, **now.racks}, now.ids)
         return self._layout
-
-    # --- inside ------------------------------------------------------------------------------------
-
-    def _renewed(self) -> Consumer:
-        return self._kept.get(lambda: clients.new_consumer(self._conf, self._on_error))
-
-    def _consumer(self) -> Consumer:
-        """Not for a variable: an error's traceback would keep a client that is let go of."""
-        return self._kept.client or self._renewed()
-
-    def _reach(self, deadline: float) -> None:
-        """Wait until any broker answers; an authentication error ends the wait at once."""
-        clients.connect(self._consumer(), self._probe())
-        while True:
-            try:
-                self._consumer().list_topics(
-                    topic=self._probe(), timeout=max(min(deadline - time.monotonic(), 1.0), 0.05)
-                )
-                return
-            except KafkaException as error:
-                threading.Event().wait(ASK_GAP_S)
-                self._consumer().poll(0)
-                self._kept.answered(yes=False)
-                if self._fatal is not None:
-                    raise self._fatal from None
-                if time.monotonic() >= deadline:
-                    raise errors.unreached(
-                        self._conf, self._limit_ms, self._last_error or clients.text_of(error)
-                    ) from None
-
-    def _probe(self) -> str | None:
-        """One topic to ask for, so that the first answer is small; None asks for all (a pattern does anyway)."""
-        return next(iter(self._topics()), None)
-
-    def _topics(self) -> tuple[str, ...]:
-        return self._subscription.topics or tuple(sorted({tp.topic for tp in self._subscription.partitions}))
-
-    def _on_error(self, error: KafkaError) -> None:
-        self._last_error = clients.text_of(error)
-        if error.code() in errors.AUTHENTICATION:
-            self._fatal = errors.unauthenticated(self._conf, self._last_error)
-
-    def _look(self, timeout_s: float) -> tuple[Layout | None, frozenset[str]]:
-        """The layout (None: no answer) and the topics, or partitions of ``assign``, that are missing."""
-        leaders: dict[TopicPartition, int] = {}
-        missing: set[str] = set()
-        nodes: dict[int, str] = {}
-        replicas: dict[TopicPartition, Sequence[int]] = {}
-        try:
-            for name in self._topics() or (None,):
-                found = (
-                    self._consumer().list_topics(topic=name, timeout=timeout_s)
-                    if name
-                    else self._consumer().list_topics(timeout=timeout_s)
-                )
-                if not found.brokers:  # a broker that has just come back and isn't let in yet knows nothing
-                    self._last_error = "the broker that was asked knows of no broker"
-                    return None, frozenset()
-                nodes |= {
-                    node.id: printable(joined(node.host, node.port), MOST_HOST) for node in found.brokers.values()
-                }
-                for topic in found.topics.values() if name else self._matching(found.topics.values()):
-                    self._add(topic, leaders, replicas, missing)
-        except KafkaException as error:
-            self._last_error = clients.text_of(error)
-            return None, frozenset()
-        racks = self._racks.of(replicas) if self._racks else {}
-        wanted = self._subscribed(leaders)
-        ids = self._ids.of({tp.topic for tp in wanted})
-        return Layout(wanted, nodes, racks, ids), frozenset(missing) | self._unknown(leaders, missing)
 
     def selects(self, tp: TopicPartition) -> bool:
         """Whether the options ask for this partition, be it there or not."""
@@ -232,15 +152,72 @@ class Discovery:
         except PatternError:  # as ``_matching`` tells
             return True
 
-    def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _topics(self) -> tuple[str, ...]:
+        return self._subscription.topics or tuple(sorted({tp.topic for tp in self._subscription.partitions}))
+
+    def _resolve(self, metadata: Metadata) -> tuple[Layout, frozenset[str]]:
+        """The layout, and the topics, or partitions of ``assign``, that are missing."""
+        leaders: dict[TopicPartition, int] = {}
+        replicas: dict[TopicPartition, Sequence[int]] = {}
+        names = self._matching(metadata) if self._subscription.pattern else list(self._topics())
+        unknown: set[str] = set()
+        for name in names:
+            topic = metadata.topics.get(name)
+            if topic is not None and topic.error == errors.TOPIC_DENIED:
+                raise errors.topic_denied([name])
+            if topic is None or topic.error:
+                unknown.add(name)
+                continue
+            for number, partition in topic.leaders.items():
+                leaders[TopicPartition(name, number)] = partition.node
+                replicas[TopicPartition(name, number)] = partition.replicas
+        fixed = self._subscription.partitions
+        absent = {f"{tp.topic}-{tp.partition}" for tp in fixed if tp not in leaders and tp.topic not in unknown}
+        if fixed:
+            leaders = {tp: leaders[tp] for tp in fixed if tp in leaders}
+        nodes = {number: printable(joined(*node), MOST_HOST) for number, node in metadata.nodes.items()}
+        racks = self._replica_racks(metadata, {tp: replicas[tp] for tp in leaders})
+        layout = Layout(leaders, nodes, racks, self._known_ids(metadata, {tp.topic for tp in leaders}))
+        return layout, frozenset(unknown | absent)
+
+    def _replica_racks(
+        self, metadata: Metadata, replicas: Mapping[TopicPartition, Sequence[int]]
+    ) -> dict[TopicPartition, frozenset[str]]:
+        """The racks of each partition's replicas, where an option gives members racks.
+
+        A broker that is down is not told of any more, and still is where it was.
+        """
+        self._racks |= metadata.racks
+        if not self._racks or not self._members_have_racks:
+            return {}
+        alike = {  # replicas lie alike for many partitions
+            nodes: frozenset(self._racks[node] for node in nodes if node in self._racks)
+            for nodes in {tuple(nodes) for nodes in replicas.values()}
+        }
+        return {tp: alike[tuple(nodes)] for tp, nodes in replicas.items()}
+
+    def _known_ids(self, metadata: Metadata, topics: set[str]) -> dict[str, str]:
+        """The topics' ids; as last known of those that this answer doesn't tell."""
+        known = {**self._ids, **topic_ids(metadata)}
+        self._ids = {topic: known[topic] for topic in sorted(topics) if topic in known}
+        if len(self._ids) < len(topics) and not self._warned_of_ids:
+            self._warned_of_ids = True
+            log.warning(
+                "the topics' ids are not known; until they are, a recreated topic can't be told from the old one"
+            )
+        return dict(self._ids)
+
+    def _matching(self, metadata: Metadata) -> list[str]:
         pattern = topic_pattern(self._subscription.pattern)
-        legal = [topic for topic in topics if LEGAL.fullmatch(str(topic.topic)) and topic.topic not in INTERNAL]
+        legal = [name for name in metadata.topics if LEGAL.fullmatch(name) and name not in INTERNAL]
         try:
-            found = [topic for topic in legal if pattern.finds(str(topic.topic))]
+            matching = [name for name in legal if pattern.finds(name)]
         except PatternError as error:
             raise OptionError(f"option subscribePattern={self._subscription.pattern}: {error}") from None
-        if not found and not self._looked:
-            names = sorted(str(topic.topic) for topic in legal)
+        if not matching and not self._looked:
+            names = sorted(legal)
             log.warning(
                 "option subscribePattern=%s finds none of the %d topics that this user may see%s; topics that come to be are "
                 "read as soon as they are found",
@@ -249,35 +226,7 @@ class Discovery:
                 f" ({', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})" if names else "",
             )
         self._looked = True
-        return found
-
-    def _add(
-        self,
-        topic: TopicMetadata,
-        leaders: dict[TopicPartition, int],
-        replicas: dict[TopicPartition, Sequence[int]],
-        missing: set[str],
-    ) -> None:
-        name, error = str(topic.topic), topic.error
-        if error is not None and error.code() == errors.TOPIC_DENIED:
-            raise errors.topic_denied([name])
-        if error is not None and error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            missing.add(name)
-            return
-        for number, partition in topic.partitions.items():
-            leaders[TopicPartition(name, number)] = partition.leader
-            replicas[TopicPartition(name, number)] = partition.replicas
-
-    def _subscribed(self, leaders: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        fixed = self._subscription.partitions
-        return {tp: leaders[tp] for tp in fixed if tp in leaders} if fixed else leaders
-
-    def _unknown(self, leaders: Mapping[TopicPartition, int], missing: set[str]) -> frozenset[str]:
-        return frozenset(
-            f"{tp.topic}-{tp.partition}"
-            for tp in self._subscription.partitions
-            if tp not in leaders and tp.topic not in missing
-        )
+        return matching
 
     def _absent(self, missing: frozenset[str]) -> CohortError:
         what = "partition" if self._subscription.kind == "assign" and not missing & set(self._topics()) else "topic"

@@ -47,7 +47,7 @@ class GroupCommits:
 
     def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
         self._options = options
-        self._membership = GroupMembership(options, log_ends.topics, log_ends.doubt)
+        self._membership = GroupMembership(options, log_ends.client, log_ends.topics, log_ends.doubt)
         self._counters: Counter[str] = Counter()
         self._durations = Histogram()
         self._committed_at: float | None = None
@@ -109,6 +109,10 @@ class GroupCommits:
                 "last_commit_at": self._committed_at,
                 "pending_ms": pending_ms,
             }
+
+    def clients_replaced(self) -> int:
+        """How many clients of the membership got no answer for so long that another was made."""
+        return self._membership.clients_replaced
 
     def foreign_members(self) -> dict[str, int]:
         """How many consumers of others have been found in the group, and hold partitions of ours now."""

@@ -26,7 +26,7 @@ from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, 
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
 from sparkcohort.runtime.shell.driver.membership_settings import READ_TIMEOUT_S, member_settings, membership_config
 from sparkcohort.runtime.shell.kafka import clients, errors
-from sparkcohort.runtime.shell.kafka.renewed_client import replaced
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.clock import now_ms
@@ -50,10 +50,11 @@ class GroupMembership:
     def __init__(
         self,
         options: SourceOptions,
+        client: ClusterClient,
         topics: Callable[[], Mapping[str, int]],
         doubted: Callable[[], None] | None = None,
     ) -> None:
-        """``topics`` tells the topics read and their partition counts, now and whenever asked (``LogEnds.topics``).
+        """``client`` asks who else is in the group.  ``topics`` tells the topics read and their partition counts, now and whenever asked (``LogEnds.topics``).
 
         ``doubted`` is called when the brokers say otherwise (``LogEnds.doubt``).
         """
@@ -65,7 +66,7 @@ class GroupMembership:
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
         self._rejoin_s = HEARTBEATS * options.heartbeat_interval_ms / 1000
         self._foreign_members = ForeignMembers(
-            options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
+            client, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
@@ -85,6 +86,8 @@ class GroupMembership:
         self._troubled = False  # has met an error, maybe for their sake
         self._consumer: Consumer | None = None
         self._made = 0  # the machine's number of the client
+        self.clients_replaced = 0
+        """How many clients got no answer for so long that another was made."""
         self._thread = Supervised(
             "cohort-kafka-group", self._goes_on, self._run_once, self._fail, amend=self._jobs.amend, ended=self._on_end
         )
@@ -98,9 +101,7 @@ class GroupMembership:
         another protocol in the way, no answer in time.
         """
         self._tell_topics()
-        if self._foreign_members.nobody(self._a_topic(), self._membership.partitions):
-            self._foreign_members.release()
-        else:
+        if not self._foreign_members.nobody(self._membership.partitions):
             self.join()
         self._consumer, self._made = self._new_client(), self._membership.client
         self._thread.start()
@@ -303,7 +304,6 @@ class GroupMembership:
         self._feed(s.Close())
         self._jobs.refuse()  # first: destroying a client may wait for a name that nobody resolves
         self._drop_client()
-        self._foreign_members.release()
 
     def _fail(self, error: CohortError) -> None:
         self._feed(s.StepFailed(error))
@@ -366,7 +366,7 @@ class GroupMembership:
                 if self._doubted is not None:
                     self._doubted()
             case s.ClientReplaced(silent_ms):
-                replaced.add()
+                self.clients_replaced += 1
                 text = "group %s: no broker has answered for %.0f s, once more by a new client"
                 log.warning(text, self._options.group_id, silent_ms / 1000)
             case s.Warn(text):

@@ -1,4 +1,4 @@
-"""Where the logs end, now: asked for by one thread in the background, coalesced, with silent brokers set apart.
+"""Where the logs end, now: asked for on the thread of the one client, coalesced, with silent brokers set apart.
 
 Nothing is asked while nobody waits for an answer, except for metadata (new topics and partitions, moved leaders) every
 ``metadata.max.age.ms``.  With ``isolation.level=read_committed`` the end is the last stable offset, as for Spark's
@@ -11,27 +11,29 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-
-from confluent_kafka import KafkaException
+from concurrent.futures import Future
 
 from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.fetch_messages import Metadata
 from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
-from sparkcohort.runtime.protocol.offsets_json import EARLIEST
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
-from sparkcohort.runtime.shell.driver.discovery import Discovery, Layout
-from sparkcohort.runtime.shell.driver.list_offsets import FIRST_S, Answers, Asker, ask_apart
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.driver.discovery import LOOK_TIMEOUT_S, Discovery, Layout
+from sparkcohort.runtime.shell.driver.list_offsets import FIRST_S, EndRounds, ask_leaders
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.epoch_ends import EpochEndLookup
-from sparkcohort.runtime.shell.kafka.uncommitted_ends import UncommittedEnds
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.threads import Supervised, look
+from sparkcohort.runtime.shell.process.threads import look
 
 log = logging.getLogger("sparkcohort.log_ends")
 
 LOOK_UP_S = 5.0
 LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
+TICK_S = 1.0
+MOVED_LOOK_S = 0.25  # the same while a broker says that it doesn't lead what it was asked for
 
 
 class LogEnds:
@@ -44,33 +46,31 @@ class LogEnds:
         self._tries = max(options.fetch_retries, 1)
         self._retry_s = options.fetch_retry_interval_ms / 1000
         self.subscription = options.subscription
+        self._committed_only = options.kafka.get("isolation.level") == "read_committed"
         self._discovery = Discovery(options)
+        self.client = ClusterClient(options.kafka, self._fail, self._step)
+        self.epoch_ends = EpochEndLookup(self.client)
         self._listener: Callable[[], None] | None = None
-        lock = threading.RLock()
-        self._changed = threading.Condition(lock)
-        self._looking = threading.Condition(lock)  # the metadata thread sleeps apart: answers come often
+        self._on_tick: Callable[[], None] | None = None
+        self._changed = threading.Condition(threading.RLock())
         self._ended = threading.Event()
-        self._asker = Asker(options.kafka, self._wake, self._fail)
-        # A client is let go of by the thread that uses it: the garbage collector may run in one of librdkafka's own
-        # threads, and a client that is destroyed there ends the process.
-        looking, asking = self._discovery.release, self._asker.release
-        self._looking_on = Supervised("cohort-metadata", self._wait_for_look, self._look, self._fail, ended=looking)
-        self._asking = Supervised("cohort-log-ends", self._wait_for_question, self._answer, self._fail, ended=asking)
-        self._looked, self._seen, self._untold, self._doubted = 0.0, 0, False, False
+        # What only the client's thread knows of.
+        self._rounds = EndRounds(self.client, committed=self._committed_only)
+        self._round: int | None = None  # up to which request for answers the round under way serves
+        self._look: Future[Metadata] | None = None
+        self._looked_at = 0.0
+        self._served_by_look = 0  # the newest request for answers when metadata were looked at last
+        self._untold = False  # whether the listener is to hear of a change
+        # What the lock guards.
+        self._doubted = self._started = self._closed = False
         self._asked = 0  # number of the newest request for answers
-        self._layout = Layout({})
         self._served = 0  # and of the newest one answered
         self._looks = 0
-        self._doubted = False
-        self._began = 0.0
+        self._layout = Layout({})
         self._reasons: dict[TopicPartition, str] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}  # never changed, another one takes its place
-        self.epoch_ends = EpochEndLookup(options.kafka, self._fail)
-        self._committed_only = options.kafka.get("isolation.level") == "read_committed"
-        self._uncommitted = UncommittedEnds(options.kafka)  # for the thread that plans
         self._failure: CohortError | None = None
-        self._closed = False
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -79,28 +79,18 @@ class LogEnds:
 
         Raises ``CohortError`` within ``kafka.default.api.timeout.ms``: wrong address, missing topic, no permission.
         """
-        try:
-            self._apply(self._discovery.first())
-        except BaseException:
-            self._discovery.release()  # the thread that would do it has not begun
-            raise
-        self._looked = time.monotonic()
-        self._looking_on.start()
-        self._asking.start()
+        self._apply(self._discovery.first(self.client))
+        self._looked_at = time.monotonic()
+        self._started = True
         self.refresh(min(FIRST_S + 1.0, self._api_timeout_s))
 
     def close(self) -> None:
-        """Stop asking; threads end by themselves and let go of their clients."""
+        """Stop asking; the client's thread ends by itself and closes its connections."""
         with self._changed:
             self._closed = True
             self._ended.set()
-            self._looking_on.close()
-            self._asking.close()
-            self._asker.close()
-            self.epoch_ends.close()
-            self._uncommitted.release()
             self._changed.notify_all()
-            self._looking.notify_all()
+        self.client.close()
 
     # --- answers -----------------------------------------------------------------------------------
 
@@ -116,7 +106,7 @@ class LogEnds:
         with self._changed:
             self._asked += 1
             mine = self._asked
-            self._changed.notify_all()
+            self.client.wake()
             while not self._closed and self._failure is None and self._served < mine:
                 if not self._changed.wait(max(deadline - time.monotonic(), 0.0)):
                     break
@@ -159,11 +149,16 @@ class LogEnds:
         """Somebody has heard that what is known of the topics is out of date: the metadata are to be looked at soon."""
         with self._changed:
             self._doubted = True
-            self._looking.notify_all()
+            self.client.wake()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` (from the metadata thread, outside any lock) whenever the set of partitions has changed."""
+        """Call ``listener`` (from the client's thread, outside any lock) whenever the set of partitions has changed."""
         self._listener = listener
+
+    def on_tick(self, call: Callable[[], None]) -> None:
+        """Call this every ``TICK_S`` or sooner, from the client's thread: it must not wait."""
+        self._on_tick = call
+        self.client.wake()
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first available offset of each partition.  Raises ``CohortError`` naming those whose broker is away."""
@@ -182,19 +177,22 @@ class LogEnds:
         """
         if not self._committed_only or not positions:
             return frozenset()
-        try:
-            ends = self._uncommitted.ask(positions, LOOK_UP_S)
-        except (KafkaException, TimeoutError) as error:
-            log.info("%s: not known whether a transaction is open: %s", names_of(positions), clients.text_of(error))
-            return frozenset(positions)
-        return frozenset(tp for tp, at in positions.items() if ends[tp] >= at)
+        wanted = dict.fromkeys(positions, LATEST)
+        ends, reasons = ask_leaders(self.client, self.layout(), wanted, LOOK_UP_S, committed=False)
+        for tp, why in reasons.items():
+            log.info("%s: not known whether a transaction is open: %s", names_of([tp]), why)
+        return frozenset(tp for tp, at in positions.items() if tp in reasons or ends[tp].offset >= at)
 
     # --- inside ------------------------------------------------------------------------------------
 
     def _snapshot(self) -> Snapshot:
         known, now = self._layout.partitions, time.monotonic()
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
-        why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else hold.UNANSWERED
+        why = (
+            f"nobody could be asked yet: {self.client.failure_reason}"
+            if self.client.failure_reason
+            else hold.UNANSWERED
+        )
         unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless, why)
         ids, epochs = self._layout.ids, self._epochs
         return Snapshot(ends, unreachable, known, now, ids, self._served, self._looks, epochs)
@@ -208,76 +206,79 @@ class LogEnds:
             self._ends = {tp: end for tp, end in self._ends.items() if tp in layout.leaders}
             return changed
 
-    def _look(self) -> None:
-        """The metadata thread's work."""
-        looked, seen, self._doubted = time.monotonic(), self._asked, False
-        try:
-            layout = self._discovery.again()
-        except CohortError as error:  # no permission any more
-            self._fail(error)
-            return
-        if layout is not None and self._apply(layout):
-            self._untold = True
-        if self._untold and self._listener is not None:
-            self._listener()
-        self._looked, self._seen, self._untold = looked, seen, False
-
-    def _wait_for_look(self) -> bool:
-        """Every maximum age, sooner while something is wrong and somebody asks."""
-        with self._changed:
-            while not self._closed and self._failure is None:
-                urgent = self._asked > self._seen and bool(self._reasons or self._layout.leaderless)
-                urgent |= self._discovery.in_doubt or self._doubted
-                due = self._looked + (min(LOST_LOOK_S, self._max_age_s) if urgent else self._max_age_s)
-                left = due - time.monotonic()
-                if left <= 0:
-                    return True
-                self._looking.wait(left)
-            return False
-
     def _fail(self, error: CohortError) -> None:
         with self._changed:
             self._failure = error
             self._changed.notify_all()
 
-    def _wake(self) -> None:
-        """A silent broker answered: what is shown as unreachable is worth asking again."""
-        with self._changed:
-            self._asked += 1
-            self._changed.notify_all()
+    # --- the client's thread -----------------------------------------------------------------------------
 
-    def _wait_for_question(self) -> bool:
-        with self._changed:
-            while not self._closed and self._served >= self._asked:
-                self._changed.wait()
-            return not self._closed
+    def _step(self, now: float) -> float:
+        """Take what has come, ask what is due; returns when there is more to do."""
+        if not self._started or self._closed or self._failure is not None:
+            return float("inf")
+        due = self._step_look(now)
+        if self._on_tick is not None:
+            self._on_tick()
+            due = min(due, now + TICK_S)
+        if self._rounds.step(self._layout):
+            with self._changed:
+                self._asked += 1  # a silent broker has answered: what is shown as unreachable is worth asking again
+        if self._round is not None and self._rounds.is_over():
+            self._publish(self._round)
+            self._round = None
+        if self._round is None and self._served < self._asked:
+            if now < self._rounds.next_begin():
+                due = min(due, self._rounds.next_begin())
+            else:
+                serves = self._asked
+                self._rounds.begin(self._layout)
+                self._round = serves
+                due = now if self._rounds.is_over() else due
+        return min(due, self._rounds.due())
 
-    def _answer(self) -> None:
-        """The asking thread's work: keep the gap, ask everybody once, publish."""
-        self._keep_gap()
-        with self._changed:
-            asked, layout = self._asked, self._layout
-        self._began = time.monotonic()
-        self._publish(asked, *self._asker.ends(layout))
+    def _step_look(self, now: float) -> float:
+        """Look at the metadata every maximum age, sooner while something is wrong and answers are asked for."""
+        if self._look is not None and self._look.done():
+            answer, self._look = self._look, None
+            self._take_metadata(answer)
+        if self._untold and self._listener is not None:
+            self._listener()
+            self._untold = False
+        if self._look is not None:
+            return float("inf")
+        wrong = self._asked > self._served_by_look and bool(self._reasons or self._layout.leaderless)
+        age_s = LOST_LOOK_S if wrong or self._discovery.in_doubt or self._doubted else self._max_age_s
+        if wrong and self._rounds.has_refusals():
+            age_s = MOVED_LOOK_S
+        due = self._looked_at + min(age_s, self._max_age_s)
+        if now < due:
+            return due
+        self._looked_at, self._served_by_look, self._doubted = now, self._asked, False
+        self._look = self.client.ask(self._discovery.question(), None, LOOK_TIMEOUT_S)
+        return float("inf")
 
-    def _keep_gap(self) -> None:
-        """Wait until the last round is long enough ago: longer where a round is dear (thousands of partitions)."""
-        left = self._began + self._asker.gap_s() - time.monotonic()
-        if left > 0:
-            self._pause(left)
+    def _take_metadata(self, answer: Future[Metadata]) -> None:
+        try:
+            if self._apply(self._discovery.later(answer.result())):
+                self._untold = True
+        except TransportError as error:
+            log.debug("no metadata: %s", error)
+        except CohortError as error:  # no permission any more
+            self._fail(error)
 
-    def _publish(self, asked: int, found: Answers, reasons: Mapping[TopicPartition, str]) -> None:
+    def _publish(self, served: int) -> None:
         with self._changed:
-            news = bool(reasons) and not self._reasons
-            there = {tp: end for tp, end in found.items() if tp in self._layout.leaders}
+            there = {tp: end for tp, end in self._rounds.answers.items() if tp in self._layout.leaders}
             self._ends |= {tp: end.offset for tp, end in there.items()}
             moved = {tp: end.epoch for tp, end in there.items() if end.epoch >= 0 and self._epochs.get(tp) != end.epoch}
             if moved:
                 self._epochs = {**self._epochs, **moved}
-            self._reasons, self._served = dict(reasons), asked
+            self._rounds.answers = {}
+            self._reasons, self._served = self._rounds.reasons(self._layout), served
             self._changed.notify_all()
-            if news:
-                self._looking.notify_all()
+
+    # --- the caller's thread -----------------------------------------------------------------------------
 
     def _look_up(self, specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets by timestamp, tried ``fetchOffset.numRetries`` times."""
@@ -292,10 +293,10 @@ class LogEnds:
             with self._changed:
                 if self._failure is not None:
                     raise self._failure
-                layout, consumer = self._layout, self._discovery.client()
-            if self._closed or consumer is None:
+                layout = self._layout
+            if self._closed:
                 raise CohortError("the query is ending", "COORDINATOR_NOT_AVAILABLE")
-            more, reasons = ask_apart(consumer, left, layout, LOOK_UP_S)
+            more, reasons = ask_leaders(self.client, layout, left, LOOK_UP_S, committed=self._committed_only)
             found |= {tp: end.offset for tp, end in more.items()}
             left = {tp: spec for tp, spec in left.items() if tp not in found}
             if not left:

@@ -15,19 +15,18 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
-from confluent_kafka import KafkaException
-
 from sparkcohort.runtime.batches import open_transactions
 from sparkcohort.runtime.batches.open_transactions import BothEnds, OpenTransaction
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.discovery import Layout
-from sparkcohort.runtime.shell.driver.list_offsets import UNKNOWN_S, KeptClient, NoAnswer, ask_apart, ask_in, calls_for
+from sparkcohort.runtime.shell.driver.list_offsets import ask_leaders
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_first_records
 from sparkcohort.runtime.shell.process.clock import now_ms
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.process.threads import in_context
 from sparkcohort.runtime.text import counted
 
 log = logging.getLogger("sparkcohort.log_lookup")
@@ -35,7 +34,7 @@ log = logging.getLogger("sparkcohort.log_lookup")
 ROUND_S: Final = 3.0
 """How long a round waits for records; who has given none by then is asked again when somebody wants to know."""
 GAP_S: Final = 10.0
-PATIENCE_S, ALONE_S = 3.0, 1.0  # of all leaders at once, of one leader and topic
+PATIENCE_S: Final = 3.0
 MOST: Final = 500
 """Partitions in a round: each gives at least a batch of its producer's, however little of it is wanted."""
 
@@ -45,66 +44,69 @@ Offsets = Mapping[TopicPartition, int]
 class LogLookup:
     """Looks starts and times up; every method may be called from any thread."""
 
-    def __init__(self, conf: Mapping[str, str], tell: Callable[[Found], None], log_ends: LogEnds | None = None) -> None:
+    def __init__(
+        self,
+        conf: Mapping[str, str],
+        tell: Callable[[Found], None],
+        client: ClusterClient,
+        log_ends: LogEnds | None = None,
+    ) -> None:
         """``conf`` are librdkafka settings; ``tell`` gets the times found, in the thread that looks.  Nothing is opened before.
 
         ``log_ends`` are the stable ends, if they are compared with the uncommitted ones.
         """
-        self._conf, self._tell, self._log_ends = conf, tell, log_ends
-        self._client = KeptClient({**conf, "isolation.level": "read_uncommitted"})  # for the starts it is all the same
-        self._changed = threading.Condition()
+        self._conf, self._tell, self._client, self._log_ends = conf, tell, client, log_ends
+        self._lock = threading.Lock()
         self._positions: dict[TopicPartition, int] = {}
         self._layout: Layout | None = None
         self._starts: dict[TopicPartition, int] = {}
         self._tracks: open_transactions.TransactionTracks = {}
         self._due = 0.0
-        self._started = self._closed = False
-        self._thread = Supervised("cohort-log-lookup", self._wait, self._work, _give_up, ended=self._client.release)
+        self._is_looking = self._closed = False
 
     def start(self) -> None:
         """Look from now on, without being asked, whether transactions are open; only where stable ends are known."""
-        with self._changed:
-            started, self._started = self._started, True
-        if not started:
-            self._thread.start()
+        if self._log_ends is not None:
+            self._log_ends.on_tick(self._begin)
 
     def want(self, layout: Layout, positions: Offsets) -> None:
-        """Somebody would like to know where these logs start, and when the first records from ``positions`` on were written."""
-        with self._changed:
-            if self._closed:
-                return
+        """The status shows where these logs start, and when the first records from ``positions`` on were written: look soon."""
+        with self._lock:
             self._layout, self._positions = layout, dict(positions)
-            self._changed.notify_all()
-        self.start()
+        self._begin()
 
     def starts(self) -> Offsets:
         """Where the logs start, as last heard."""
-        with self._changed:
+        with self._lock:
             return dict(self._starts)
 
     def open_transactions(self) -> dict[TopicPartition, OpenTransaction]:
         """The partitions that an open transaction holds up."""
-        with self._changed:
+        with self._lock:
             return open_transactions.standing(self._tracks, now_ms())
 
     def close(self) -> None:
         """Look no more; a round under way ends by itself."""
-        with self._changed:
-            self._closed = True
-            self._thread.close()
-            self._changed.notify_all()
+        self._closed = True
 
-    def _wait(self) -> bool:
-        with self._changed:
-            while not self._closed:
-                wanted, left = self._layout is not None or self._log_ends is not None, self._due - time.monotonic()
-                if wanted and left <= 0:
-                    return True
-                self._changed.wait(left if wanted else None)
-            return False
+    def _begin(self) -> None:
+        """Start a round in a thread that ends with it, once the last one is long enough ago."""
+        with self._lock:
+            if self._closed or self._is_looking or time.monotonic() < self._due:
+                return
+            self._is_looking = True
+        try:
+            threading.Thread(target=in_context(self._work), name="cohort-log-lookup", daemon=True).start()
+        except RuntimeError as error:  # no thread to be had now: later
+            log.debug("no look at the logs: %s", error)
+            self._end_round()
+
+    def _end_round(self) -> None:
+        with self._lock:
+            self._due, self._is_looking = time.monotonic() + GAP_S, False
 
     def _work(self) -> None:
-        with self._changed:
+        with self._lock:
             layout, positions = self._layout, self._positions
             self._layout = None
         try:
@@ -114,12 +116,14 @@ class LogLookup:
                 self._ask_starts(layout)
                 chosen = dict(islice(positions.items(), MOST))
                 read_first_records(self._conf, chosen, ROUND_S, self._tell, lambda: self._closed)
+        except Exception:  # the query goes on without these figures
+            log.exception("starts of logs, ages of records and open transactions are not known now")
         finally:
-            self._due = time.monotonic() + GAP_S
+            self._end_round()
 
     def _ask_starts(self, layout: Layout) -> None:
         found = self._ask(layout, EARLIEST)
-        with self._changed:
+        with self._lock:
             known = self._starts | found
             self._starts = {tp: start for tp, start in known.items() if tp in layout.leaders}
 
@@ -134,7 +138,7 @@ class LogLookup:
             return
         heard = ends.keys() & snapshot.ends.keys() - snapshot.unreachable.keys() if snapshot.answer > answer else ()
         told, now = {tp: BothEnds(snapshot.ends[tp], ends[tp]) for tp in heard}, now_ms()
-        with self._changed:
+        with self._lock:
             before = {tp: track for tp, track in self._tracks.items() if tp in layout.leaders}
             self._tracks = open_transactions.after_round(before, told, now)
             late = open_transactions.worth_warning(before, self._tracks, now)
@@ -151,16 +155,5 @@ class LogLookup:
     def _ask(self, layout: Layout, spec: int) -> dict[TopicPartition, int]:
         """Kafka's ListOffsets with EARLIEST or LATEST; a silent broker costs the others nothing but time."""
         specs = {tp: spec for tp, leader in layout.leaders.items() if leader >= 0}
-        consumer = self._client.get()
-        try:
-            found, _, _ = ask_in(calls_for(len(specs), UNKNOWN_S), consumer, specs, PATIENCE_S)
-        except (NoAnswer, KafkaException):
-            found, _ = ask_apart(consumer, specs, layout, ALONE_S)
-        if specs:
-            self._client.answered(yes=bool(found))
-        return {tp: end.offset for tp, end in found.items()}
-
-
-def _give_up(error: CohortError) -> None:
-    """A query goes on without these figures."""
-    log.error("no more starts of logs, ages of records that no member has fetched, nor open transactions: %s", error)
+        answers, _ = ask_leaders(self._client, layout, specs, PATIENCE_S, committed=False)
+        return {tp: end.offset for tp, end in answers.items()}

@@ -19,7 +19,6 @@ from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
-from sparkcohort.runtime.shell.kafka.renewed_client import replaced
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.process.figures import ProcessFigures, process_figures
@@ -45,7 +44,7 @@ class RunStatus:
         self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
         self.ages = RecordAgesWatch()
         committed_only = options.kafka.get("isolation.level") == "read_committed"
-        self._lookup = LogLookup(options.kafka, self.ages.add, log_ends if committed_only else None)
+        self._lookup = LogLookup(options.kafka, self.ages.add, log_ends.client, log_ends if committed_only else None)
 
     def start(self) -> None:
         """Look for open transactions, where these hold the query up."""
@@ -73,7 +72,7 @@ class RunStatus:
         driver = status.DriverFigures(
             self._commits.totals(),
             self._commits.foreign_members(),
-            replaced.total,
+            self._commits.clients_replaced(),
             self._commits.fenced(),
             take_overs,
             _processes(coordinator, agents),

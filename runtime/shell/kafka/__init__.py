@@ -1,4 +1,5 @@
 """Kafka as our processes meet it: clients, their errors and log lines; below it ``consumer`` and ``fetch``.
 
-Whoever makes a client owns it and is the only one to call it; librdkafka's own threads call nothing but the log.
+``cluster_client`` asks a cluster for metadata, offsets, epochs and groups, for any thread, on one of its own.  A client of
+librdkafka's is called by its owner only; librdkafka's own threads call nothing but the log.
 """

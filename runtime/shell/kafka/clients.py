@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import Committed
@@ -79,7 +78,7 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         raise KafkaException(KafkaError(code_of(error), text)) from None
 
 
-def connect(client: Consumer | AdminClient, topic: str | None) -> None:
+def connect(client: Consumer, topic: str | None) -> None:
     """Have a new client connect to a broker now: the leader of this topic's first partition; errors come with the first request.
 
     librdkafka (2.16) leaves the bootstrap connection as soon as it knows the brokers, and lets half of reconnect.backoff.ms
@@ -88,12 +87,8 @@ def connect(client: Consumer | AdminClient, topic: str | None) -> None:
     """
     if topic is None:
         return
-    with suppress(KafkaException, TimeoutError):
-        if isinstance(client, AdminClient):
-            asked = client.list_offsets({Position(topic, 0): OffsetSpec.latest()}, request_timeout=CONNECT_S)
-            wait(asked.values(), CONNECT_S)
-        else:
-            client.offsets_for_times([Position(topic, 0, LATEST)], timeout=CONNECT_S)
+    with suppress(KafkaException):
+        client.offsets_for_times([Position(topic, 0, LATEST)], timeout=CONNECT_S)
 
 
 def error_of(error: KafkaException) -> KafkaError | None:

@@ -82,7 +82,7 @@ _GROUP: Final = (
     _counter("foreign_members", "Consumers of others found in the Kafka group with partitions of this query"),
     _counter(
         "kafka_clients_replaced",
-        "Kafka clients of the driver that no broker answered for long, and that were replaced",
+        "Kafka clients of the driver's group membership that no broker answered for long, and that were replaced",
     ),
 )
 _COMMITS: Final = (

@@ -53,10 +53,7 @@ def trusted(data: bytes, password: str) -> str:
 
 
 class ChangedFiles:
-    """Whether the files that settings name have changed, for who lets go of a client then; for one thread.
-
-    Who keeps the client that is there until another one is made has a ``RenewedClient``.
-    """
+    """Whether the files that settings name have changed, for who lets go of a client then; for one thread."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """As they are now."""

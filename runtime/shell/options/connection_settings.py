@@ -124,10 +124,10 @@ class Settings:
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> Self:
-        """Read librdkafka's settings; raises TransportError for what ``unsupported`` names and for unusable files."""
+        """Read librdkafka's settings; raises Beyond for what ``unsupported`` names, TransportError for unusable files."""
         wrong = unsupported(conf)
         if wrong:
-            raise TransportError(f"no connection without librdkafka: {wrong}")
+            raise Beyond(f"no connection without librdkafka: {wrong}")
         texts = _texts(conf)
         protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")

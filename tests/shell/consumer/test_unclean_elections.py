@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.kafka.fetch_messages import (
-    EPOCH_ENDS,
-    EPOCH_ENDS_VERSION,
-    EpochEnd,
-    Node,
-    epoch_ends_answer,
-    epoch_ends_request,
-    framed,
-)
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
-from sparkcohort.runtime.shell.kafka.fetch.metadata import connect_to, send_and_receive
+from sparkcohort.runtime.kafka.cluster_messages import EpochEnd, EpochEndsQuestion
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from tests.kit.broker import Broker, Cluster
 from tests.kit.calls import ALL, Calls, bare, called
 from tests.kit.produce import produce
@@ -112,18 +103,12 @@ def test_a_broker_tells_where_an_epoch_ends(broker: Broker, topic: str) -> None:
     """OffsetForLeaderEpoch as bytes; an epoch to come is unknown, an epoch of the leader's that isn't is refused."""
     broker.admin.create_topic(topic, 2)
     produce(broker.bootstrap, topic, 7)
-    host, port = broker.bootstrap.split(":")
-    transport = connect_to(Node(host, int(port)), Settings.of({}), 5.0, {EPOCH_ENDS: EPOCH_ENDS_VERSION})
-    request = epoch_ends_request({topic: {0: (0, 0), 1: (0, 3)}, f"{topic}-none": {0: (0, 0)}})
+    client = ClusterClient({"bootstrap.servers": broker.bootstrap})
+    question = EpochEndsQuestion({topic: {0: (0, 0), 1: (0, 3)}, f"{topic}-none": {0: (0, 0)}})
     try:
-        found = send_and_receive(
-            transport,
-            framed(EPOCH_ENDS, EPOCH_ENDS_VERSION, 5, "test", request),
-            "the question",
-            lambda of: epoch_ends_answer(of, len(of), 5),
-        )
+        found = client.ask(question, None, 20).result(30)
     finally:
-        transport.close()
+        client.close()
     assert found == {
         (topic, 0): EpochEnd(0, 0, 7),
         (topic, 1): EpochEnd(0, -1, -1),

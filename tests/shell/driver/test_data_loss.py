@@ -211,7 +211,7 @@ class DeposedLeaders:
         """Itself."""
         return self
 
-    def of(self, asked: Mapping[TopicPartition, Question]) -> dict[TopicPartition, int]:
+    def look_up(self, asked: Mapping[TopicPartition, Question]) -> dict[TopicPartition, int]:
         """Where the epochs that are asked about ended."""
         self.asked += [each.epoch for each in asked.values()]
         return dict.fromkeys(asked, 500)

@@ -1,82 +1,82 @@
-"""Who asks for the members of the group, and what becomes of a question that nobody wants answered any more.
-
-With real consumers in real groups: test_kafka_membership.py.
-"""
+"""What a driver makes of the members of its group, and of coordinators that don't answer yet (real ones: test_kafka_membership.py)."""
 
 from __future__ import annotations
 
-import gc
-import threading
-import weakref
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
+from sparkcohort.runtime.kafka.cluster_messages import GroupDescription
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import foreign_members
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
-from sparkcohort.runtime.shell.kafka import clients, group_requests
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 
 TP = TopicPartition("t", 0)
 
 
-class Admin:
-    """A client whose questions about groups are never answered."""
+class Client:
+    """Answers with these, the last one for ever; a text is an error, None is no answer yet."""
 
-    made: ClassVar[weakref.WeakSet[Admin]] = weakref.WeakSet()
-    on_metadata: ClassVar[Callable[[], object]] = staticmethod(lambda: None)
+    def __init__(self, *answers: GroupDescription | str | None) -> None:
+        self.answers, self.asked = list(answers), 0
 
-    def __init__(self, _conf: object) -> None:
-        self.made.add(self)
-
-    def list_topics(self, *_: object, **__: object) -> None:
-        """Answered at once."""
-        Admin.on_metadata()
-
-
-@pytest.fixture
-def members(monkeypatch: pytest.MonkeyPatch) -> ForeignMembers:
-    """Asks such a client."""
-
-    def never(_admin: Admin, groups: list[str]) -> dict[str, Future[Any]]:
-        return {group: Future() for group in groups}
-
-    monkeypatch.setattr(clients, "new_admin", Admin)
-    monkeypatch.setattr(clients, "connect", lambda *_: None)
-    monkeypatch.setattr(group_requests, "describe_groups", never)
-    monkeypatch.setattr(foreign_members, "DESCRIBE_TIMEOUT_S", 0.2)
-    return ForeignMembers({}, "g", "cohort-g", 45_000)
+    def describe_group(self, _group: str, _timeout_s: float) -> Future[Any]:
+        """The next answer."""
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        future: Future[Any] = Future()
+        if isinstance(answer, str):
+            future.set_exception(TransportError(answer))
+        elif answer is not None:
+            future.set_result(answer)
+        return future
 
 
-def test_a_question_that_is_of_no_use_any_more_is_ended(members: ForeignMembers) -> None:
-    """With its client, which would keep it for an hour: see group_requests."""
-    members.look(frozenset({TP}))
-    assert members.asking
-    members.look(frozenset())
-    gc.collect()
-    assert (members.asking, len(Admin.made)) == (False, 0)
+def members(client: Client) -> ForeignMembers:
+    """Of a group asked through this client."""
+    given: Any = client
+    return ForeignMembers(given, "g", "cohort-g", 45_000)
 
 
-def test_one_question_at_a_time(members: ForeignMembers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owner of the membership looks while whoever started it asks who else is there."""
-    both = threading.Barrier(2)
-    together: list[str] = []
+def test_a_coordinator_that_comes_up_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a cluster that has had no group yet: nobody is in it, which is known a moment later."""
+    monkeypatch.setattr(foreign_members, "NOT_YET_GAP_S", 0.01)
+    client = Client(
+        GroupDescription(ErrorCode.COORDINATOR_NOT_AVAILABLE, "", ()),
+        GroupDescription(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "", ()),
+        GroupDescription(0, "Dead", ()),
+    )
+    assert members(client).nobody() and client.asked == 3
 
-    def meet() -> None:
-        try:
-            both.wait(0.5)
-        except threading.BrokenBarrierError:
-            both.reset()
-        else:
-            together.append(threading.current_thread().name)
 
-    monkeypatch.setattr(Admin, "on_metadata", staticmethod(meet))
-    asking = [threading.Thread(target=members.everybody), threading.Thread(target=members.look, args=[frozenset({TP})])]
-    for each in asking:
-        each.start()
-    for each in asking:
-        each.join(20)
-        assert not each.is_alive()
-    assert together == []
+@pytest.mark.parametrize(
+    ("answer", "memberless"),
+    [
+        (GroupDescription(KafkaError.GROUP_ID_NOT_FOUND, "", ()), True),
+        (GroupDescription(0, "Empty", ()), True),
+        (GroupDescription(0, "Stable", ()), False),
+        (GroupDescription(30, "", ()), False),
+        ("no broker answers", False),
+    ],
+)
+def test_who_is_known_to_be_in_no_group(
+    answer: GroupDescription | str, memberless: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only a clear answer counts; any other is told."""
+    assert members(Client(answer)).nobody() is memberless
+    assert ("cannot be described" in caplog.text) is (isinstance(answer, str) or answer.error == 30)
+
+
+def test_one_question_at_a_time() -> None:
+    """However often is looked; one that is of no use any more is forgotten."""
+    client = Client(None)
+    watched = members(client)
+    for _ in range(3):
+        watched.look(frozenset({TP}))
+    assert (watched.asking, client.asked) == (True, 1)
+    watched.look(frozenset())
+    assert not watched.asking

@@ -16,6 +16,7 @@ from sparkcohort.runtime.kafka.membership_state import Committed, MembershipStat
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.join import join
@@ -29,7 +30,7 @@ def member(bootstrap: str, topic: str, partitions: int = 4, **more: str) -> Iter
     """A membership, not started; its group is called as its topic."""
     named = {name.replace("__", "."): value for name, value in more.items()}
     options = {"kafka.bootstrap.servers": bootstrap, "group.id": topic, "subscribe": topic, **SESSION, **named}
-    membership = GroupMembership(parse(options), lambda: {topic: partitions})
+    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {topic: partitions})
     try:
         yield membership
     finally:
@@ -303,7 +304,7 @@ def test_topics_that_come_later_are_subscribed(broker: Broker, topic: str) -> No
     broker.admin.create_topic(topic, 4)
     topics: dict[str, int] = {}
     options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribePattern": topic, **SESSION}
-    membership = GroupMembership(parse(options), lambda: dict(topics))
+    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: dict(topics))
     try:
         join(membership, 20)
         assert membership.assigned() == frozenset()

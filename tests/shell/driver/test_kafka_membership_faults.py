@@ -21,6 +21,7 @@ from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.join import join
@@ -41,7 +42,9 @@ def options_of(bootstrap: str, topic: str, **more: str) -> dict[str, str]:
 @contextmanager
 def member(options: dict[str, str], partitions: int = 4) -> Iterator[GroupMembership]:
     """A membership, not started."""
-    membership = GroupMembership(parse(options), lambda: {options["subscribe"]: partitions})
+    membership = GroupMembership(
+        parse(options), ClusterClient(parse(options).kafka), lambda: {options["subscribe"]: partitions}
+    )
     try:
         yield membership
     finally:

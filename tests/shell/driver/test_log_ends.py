@@ -5,25 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver import list_offsets
-from sparkcohort.runtime.shell.driver.discovery import Layout
-from sparkcohort.runtime.shell.driver.list_offsets import FIRST_S, Asker, End, NoAnswer, OffsetsAnswer, ask_in
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
-from sparkcohort.runtime.shell.kafka.clients import new_consumer
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker, Cluster
-from tests.kit.certificates import Authority
 from tests.kit.mock import MockCluster
-from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer
+from tests.kit.produce import produce
 from tests.kit.waiting import hold_for, wait_until
 
 SILENT_MS = 5_000
@@ -81,49 +74,6 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
         asking, before = time.process_time() - began, time.process_time()
         hold_for(lambda: True, 1.0, "nobody asks", every_s=0.5)
         assert time.process_time() - before < asking / 2
-
-
-def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster, topic: str) -> None:
-    """In however many, the answers are those of one; the round trip shows; one time limit holds for all of them."""
-    mock_broker.create_topic(topic, 7)
-    client = producer(mock_broker.bootstrap)
-    for partition in range(7):
-        for _ in range(3 + partition):
-            client.produce(topic, b"x", None, partition)
-    assert client.flush(FLUSH_TIMEOUT_S) == 0
-    specs = {TopicPartition(topic, partition): LATEST for partition in range(7)}
-    consumer = new_consumer({"bootstrap.servers": mock_broker.bootstrap})
-    for calls in (1, 2, 3, 7, 20):
-        found, reasons, trip_s = ask_in(calls, consumer, specs, 5)
-        assert (found, reasons) == ({tp: End(3 + tp.partition, -1) for tp in specs}, {})
-        assert trip_s < 4
-    mock_broker.round_trip_ms(60)
-    assert 0.05 < ask_in(2, consumer, specs, 5).trip_s < 4
-    assert ask_in(1, consumer, {}, 5)[:2] == ({}, {})
-    with pytest.raises(NoAnswer):
-        ask_in(7, consumer, specs, 0.2)
-
-
-def test_a_new_client_has_the_patience_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It connects to every leader, while the one before it was connected; a round in which nobody is asked teaches nothing."""
-    certificates, tp, patience_s = Authority(tmp_path), TopicPartition("t", 0), list[float]()
-
-    def answered(_calls: int, _consumer: object, specs: object, timeout_s: float) -> OffsetsAnswer:
-        patience_s.append(timeout_s)
-        return OffsetsAnswer({tp: End(0, 0)} if specs else {}, {}, 0.001)
-
-    monkeypatch.setattr(list_offsets, "ask_in", answered)
-    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "ssl.ca.location": str(certificates.path)}
-    asker = Asker(conf, lambda: None, lambda _: None)
-    nobody, somebody = Layout({tp: -1}), Layout({tp: 1})
-    for layout in (nobody, nobody, somebody, somebody):
-        asker.ends(layout)
-    assert patience_s[:3] == [FIRST_S] * 3 and patience_s[3] < 1
-    certificates.path.write_text(certificates.pem + "\n")
-    for layout in (nobody, somebody, somebody):
-        asker.ends(layout)
-    assert patience_s[4:6] == [FIRST_S] * 2 and patience_s[6] < 1
-    asker.release()
 
 
 def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
@@ -190,7 +140,6 @@ def test_beginnings_and_timestamps(broker: Broker, topic: str) -> None:
         assert ends.beginnings([first, second_]) == {first: 2, second_: 0}
         assert ends.at_timestamp({first: 1_700_000_002_500, second_: 5}) == {first: 3, second_: None}
         assert ends.at_timestamp({first: 1_800_000_000_000}) == {first: None}
-    wait_until(lambda: ends._discovery.client() is None, 20, "the end of the thread that looks")
     with pytest.raises(CohortError, match="ending"):
         ends.beginnings([first])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -9,10 +10,12 @@ import pytest
 
 from sparkcohort.runtime.batches import open_transactions
 from sparkcohort.runtime.batches.record_ages import FirstRecord
+from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import log_lookup
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.consumer.first_records import Found
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
@@ -45,9 +48,13 @@ def heard() -> Heard:
 def lookup(broker: Broker, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogLookup]:
     """One that reads what is committed, without pauses worth mentioning."""
     monkeypatch.setattr(log_lookup, "GAP_S", 0.2)
-    made = LogLookup({"bootstrap.servers": broker.bootstrap, "isolation.level": "read_committed"}, heard)
+    conf = {"bootstrap.servers": broker.bootstrap, "isolation.level": "read_committed"}
+    client = ClusterClient(conf)
+    client.metadata(MetadataQuestion(()), 30)
+    made = LogLookup(conf, heard, client)
     yield made
     made.close()
+    client.close()
 
 
 def layout(topic: str, partitions: int) -> Layout:
@@ -88,7 +95,9 @@ def test_an_open_transaction_is_told_of(
     held = TopicPartition(topic, 1)
     with log_ends(broker.bootstrap, subscribe=topic, kafka__isolation__level="read_committed") as ends:
         ends.start()
-        lookup = LogLookup(parse({**OPTIONS, "kafka.bootstrap.servers": broker.bootstrap}).kafka, Heard(), ends)
+        lookup = LogLookup(
+            parse({**OPTIONS, "kafka.bootstrap.servers": broker.bootstrap}).kafka, Heard(), ends.client, ends
+        )
         lookup.start()
         try:
             hold_for(lambda: not lookup.open_transactions(), 3, "nothing open")
@@ -108,6 +117,6 @@ def test_an_open_transaction_is_told_of(
 
 
 def test_nobody_is_asked_for_nothing(lookup: LogLookup) -> None:
-    """Before anybody wants to know there is no thread, and no answer."""
+    """Before the status is asked for there is no thread, and no answer."""
     assert lookup.starts() == {}
-    assert not lookup._thread.is_alive()
+    assert "cohort-log-lookup" not in {thread.name for thread in threading.enumerate()}

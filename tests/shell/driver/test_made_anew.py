@@ -10,8 +10,8 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
+from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
@@ -29,7 +29,7 @@ def conf(broker: Broker) -> dict[str, str]:
 
 def id_of(broker: Broker, topic: str) -> str:
     """The topic's id now."""
-    return TopicIds(conf(broker)).ask([topic])[topic]
+    return BlockingClient(conf(broker)).topic_ids([topic])[topic]
 
 
 def make(broker: Broker, topic: str, records: int) -> str:

@@ -14,6 +14,7 @@ from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.join import join
@@ -33,7 +34,7 @@ def slow_joins() -> Iterator[Broker]:
 def membership(broker: Broker, topic: str) -> Iterator[GroupMembership]:
     """A membership, not started, in a group called as its topic."""
     options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
-    made = GroupMembership(parse(options), lambda: {topic: 2})
+    made = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {topic: 2})
     try:
         yield made
     finally:

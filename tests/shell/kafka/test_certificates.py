@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion
 from sparkcohort.runtime.kafka.handover import AskingState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.discovery import Discovery
 from sparkcohort.runtime.shell.driver.handover import take_over
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
+from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
@@ -197,9 +198,17 @@ def test_newer_alone_is_newer_alone(secure: Broker) -> None:
 
 def membership(given: SourceOptions) -> GroupMembership:
     """The driver's membership of the group, joined."""
-    made = GroupMembership(given, lambda: {TP.topic: 1})
+    made = GroupMembership(given, ClusterClient(given.kafka), lambda: {TP.topic: 1})
     join(made, 30)
     return made
+
+
+def looks(client: ClusterClient) -> bool:
+    """Whether the cluster answers."""
+    try:
+        return bool(client.metadata(MetadataQuestion((TP.topic,)), 5).nodes)
+    except TransportError:
+        return False
 
 
 @pytest.mark.thorough("waits for a certificate to end, and restarts a broker")
@@ -209,30 +218,30 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplo
     mine, ends = tmp_path / "me.pem", dt.datetime.now(dt.UTC) + dt.timedelta(seconds=20)
     mine.write_text(authority(own).identity("127.0.0.1", ends=ends).pem())
     given = options(own, "MUTUAL", ssl__ca__location=str(authority(own).path), ssl__keystore__location=str(mine))
-    group, looking = membership(given), Discovery(given)
+    group, looking = membership(given), ClusterClient(given.kafka)
     source = FetchSource(dict(given.kafka), columns=KAFKA_ROW)
     try:
         source.assign({TP: (0, NO_END)})
         assert first(source, Records).next_offset == 10
-        assert looking.first().leaders
+        assert looks(looking)
         assert group.commit({TP: (1, "")}, 30) == {TP: 1}
         wait_until(lambda: dt.datetime.now(dt.UTC) > ends, 30, "the certificate's end")
         own.stop()
         own.start()
         assert complaint(source)
-        wait_until(lambda: looking.again() is None, 30, "no look")
+        wait_until(lambda: not looks(looking), 30, "no look")
         mine.write_text(authority(own).identity("127.0.0.1").pem())
         # Less than session.timeout.ms, for which librdkafka keeps a commit that finds no coordinator.
         assert group.commit({TP: (2, "")}, 30) == {TP: 2}
         assert group.failure() is None
-        wait_until(lambda: looking.again() is not None, 30, "another look")
+        wait_until(lambda: looks(looking), 30, "another look")
         produce(own.bootstrap, TP.topic, 10)
         assert first(source, Records).next_offset == 20
         assert source._librdkafka is None
         assert any("certificates are read anew" in line for line in caplog.messages)
     finally:
         source.close()
-        looking.release()
+        looking.close()
         group.close()
 
 
@@ -316,14 +325,14 @@ def test_a_file_that_is_half_written(secure: Broker, tmp_path: Path, caplog: pyt
     mine, whole = tmp_path / "me.pem", authority(secure).identity("127.0.0.1").pem()
     mine.write_text(whole)
     given = options(secure, "MUTUAL", ssl__ca__location=str(authority(secure).path), ssl__keystore__location=str(mine))
-    settings, looking = Settings.of(dict(given.kafka)), Discovery(given)
-    looking.first()
+    settings, looking = Settings.of(dict(given.kafka)), ClusterClient(given.kafka)
+    assert looks(looking)
     before = settings.tls
     mine.write_text(whole[:300])
     for _ in range(3):
         assert settings.tls is before
-        wait_until(lambda: looking.again() is not None, 30, "a look")
-    assert sum("are not taken up" in line for line in caplog.messages) == 3  # our own, and two that look
+        assert looks(looking)
+    assert sum("are not taken up" in line for line in caplog.messages) == 1
     mine.write_text(whole + "\n")
     assert settings.tls is not before
-    looking.release()
+    looking.close()

@@ -21,20 +21,22 @@ from confluent_kafka import KafkaException
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient
 
 conf = {"bootstrap.servers": sys.argv[1], "log_level": "0"}
 group, place = sys.argv[2], TopicPartition(sys.argv[2], 0)
-members = ForeignMembers(conf, group, "instance", 45_000)
-looked = ForeignMembers(conf, group, "instance", 45_000)
+cluster = ClusterClient(conf)
+members = ForeignMembers(cluster, group, "instance", 45_000)
+looked = ForeignMembers(cluster, group, "instance", 45_000)
 offsets = GroupOffsets(conf, group)
 handover = HandoverClient(conf, group, lambda: [place])
 ended = threading.Event()
 answered, waited = {}, {}  # by name: an event; how often in vain
 
 def nobody():
-    assert members.nobody(group)
+    assert members.nobody()
     return True
 
 def look():

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records
@@ -189,7 +190,7 @@ def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: py
         "group.id": TP.topic,
         "subscribe": TP.topic,
     }
-    membership = GroupMembership(parse(options), lambda: {TP.topic: 1})
+    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {TP.topic: 1})
     try:
         join(membership, 30)
         secure.admin.add_users("SCRAM-SHA-256", {"bob": "another"})

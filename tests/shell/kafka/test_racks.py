@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,26 +36,11 @@ def test_where_replicas_are_is_asked_of_the_cluster(broker: Broker, topic: str, 
         assert ends.racks() == {topic: [{"rack-1"}] * 3}
 
 
-def test_without_racks_nobody_is_asked(broker: Broker, topic: str) -> None:
-    """No option gives members racks: no client is made for them, and nothing is known."""
+def test_racks_count_for_nothing_where_no_option_gives_members_racks(broker: Broker, topic: str) -> None:
+    """Although the cluster tells them."""
     broker.admin.create_topic(topic, 1)
     with started(broker.bootstrap, topic) as ends:
-        assert ends._discovery._racks is None
         assert ends.racks() == {}
-
-
-def test_a_cluster_that_does_not_tell_racks(
-    mock_broker: MockCluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The mock doesn't know the request: all goes on without racks, with one warning however often it is asked."""
-    mock_broker.create_topic(topic, 2)
-    monkeypatch.setattr("sparkcohort.runtime.shell.driver.racks.ANSWER_S", 0.2)
-    often = started(mock_broker.bootstrap, topic, client__rack="r", metadata__max__age__ms="100")
-    with caplog.at_level(logging.WARNING, "sparkcohort.racks"), often as ends:
-        seen = ends._layout
-        wait_until(lambda: ends._layout is not seen, 20, "a second look")
-        assert ends.racks() == {}
-    assert [record.name for record in caplog.records].count("sparkcohort.racks") == 1
 
 
 def test_members_are_assigned_what_is_near_them(mock_broker: MockCluster) -> None:

@@ -4,137 +4,52 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver import discovery, foreign_members, racks
-from sparkcohort.runtime.shell.driver.discovery import Discovery
-from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
-from sparkcohort.runtime.shell.driver.list_offsets import KeptClient
-from sparkcohort.runtime.shell.driver.racks import NodeRacks
+from sparkcohort.runtime.kafka.cluster_messages import AnyQuestion, MetadataQuestion, OffsetsQuestion
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
-from sparkcohort.runtime.shell.options.connection_settings import Settings
-from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
+from sparkcohort.runtime.shell.options.connection_settings import Settings, TransportError
 from tests.kit.certificates import Authority
 
 NOBODY = "127.0.0.1:1"
-LEAST = {"kafka.bootstrap.servers": NOBODY, "subscribe": "t", "group.id": "g"}
-TP = TopicPartition("t", 0)
-Look = Callable[[], object]
 
 
-class Clients:
-    """Makes them as ever, unless there is no room; knows how many it has made."""
+def test_a_client_of_librdkafkas_is_made_of_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file doesn't change again, and the next question takes it up all the same, also where none could be made at first."""
+    authority, made = Authority(tmp_path), 0
+    ends, cluster = OffsetsQuestion({}, committed=False), MetadataQuestion(["t"])
+    refused, real = KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "full")), clients.new_admin
+    is_full = False
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.full = False
-        self.made = self.refused = 0
-        self._patch(monkeypatch, "new_admin", KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "full")))
-        self._patch(monkeypatch, "new_consumer", CohortError("the Kafka client cannot be made now: full"))
+    def make(conf: Mapping[str, Any]) -> Any:
+        nonlocal made
+        made += 1
+        if is_full:
+            raise refused
+        return real({**conf, "log_level": "0"})
 
-    def _patch(self, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
-        real = getattr(clients, name)
+    monkeypatch.setattr(clients, "new_admin", make)
+    client = LibrdkafkaQuestions({"bootstrap.servers": NOBODY, "ssl.ca.location": str(authority.path)})
 
-        def make(conf: Mapping[str, Any], *more: Any) -> Any:
-            if self.full:
-                self.refused += 1
-                raise error
-            self.made += 1
-            return real({**conf, "log_level": "0"}, *more)
+    def counted(question: AnyQuestion) -> int:
+        with suppress(TransportError):
+            client.answer(question, None, 0.1)
+        return made
 
-        monkeypatch.setattr(clients, name, make)
-
-
-def topic_ids(conf: dict[str, str]) -> Look:
-    """Asks for ids."""
-    ids = TopicIds(conf)
-    return lambda: ids.of(["t"], 0.1)
-
-
-def node_racks(conf: dict[str, str]) -> Look:
-    """Asks for racks."""
-    asked = NodeRacks(conf)
-    return lambda: asked.of({TP: [1]})
-
-
-def members(conf: dict[str, str]) -> Look:
-    """Asks who is in the group."""
-    foreign = ForeignMembers(conf, "g", "cohort-g", 30_000)
-    return foreign.everybody
-
-
-def layouts(conf: dict[str, str]) -> Look:
-    """Looks for partitions."""
-    return Discovery(replace(parse(LEAST), kafka=conf)).again
-
-
-def ends(conf: dict[str, str]) -> Look:
-    """Asks where logs end."""
-    return KeptClient(conf).get
-
-
-@pytest.fixture
-def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is waited for who isn't there, and only who is looked at asks."""
-    monkeypatch.setattr(racks, "ANSWER_S", 0.1)
-    monkeypatch.setattr(foreign_members, "REACH_S", 0.1)
-    monkeypatch.setattr(discovery, "LOOK_TIMEOUT_S", 0.1)
-    looking = request.node.callspec.params["looking"]
-    monkeypatch.setattr(TopicIds, "ask", TopicIds.ask if looking is topic_ids else lambda *_: {})
-
-
-LOOKING = [topic_ids, node_racks, members, layouts, ends]
-
-
-@pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("looking", LOOKING)
-def test_a_change_is_seen_again(
-    looking: Callable[[dict[str, str]], Look], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file doesn't change again, and the next look takes it up all the same; nobody but who looks makes clients."""
-    made, authority = Clients(monkeypatch), Authority(tmp_path)
-    look = looking({"bootstrap.servers": NOBODY, "ssl.ca.location": str(authority.path)})
-    for _ in range(2):
-        look()
-    assert made.made == 1
+    assert [counted(ends), counted(ends)] == [1, 1]
     authority.path.write_text(authority.pem + "\n")
-    made.full = True
-    for tries in (1, 2):
-        look()
-        assert (made.made, made.refused) == (1, tries)
-    made.full = False
-    for _ in range(2):
-        look()
-    assert made.made == 2
-
-
-def test_the_client_that_is_there_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One line for each state of the files; where there is no client yet the error is the caller's."""
-    file, kept = tmp_path / "ca.pem", RenewedClient[str]({"ssl.ca.location": str(tmp_path / "ca.pem")})
-
-    def fail() -> str:
-        raise CohortError(f"not now: {file.read_text()}")
-
-    file.write_text("one")
-    with pytest.raises(CohortError, match="not now: one"):
-        kept.get(fail)
-    assert (kept.get(lambda: "first"), kept.get(fail)) == ("first", "first")
-    for words in ("another", "the third one"):
-        file.write_text(words)
-        assert [kept.get(fail) for _ in range(3)] == ["first"] * 3
-    assert [line.rpartition(": ")[2] for line in caplog.messages] == ["another", "the third one"]
-    assert (kept.get(lambda: "second"), kept.get(fail)) == ("second", "second")
-    kept.release()
-    assert (kept.client, kept.get(lambda: "third")) == (None, "third")
+    is_full = True
+    assert [counted(ends), counted(ends)] == [2, 3]
+    is_full = False
+    assert [counted(ends), counted(ends)] == [4, 4]
+    assert [counted(cluster), counted(ends)] == [4, 5], "nobody has told who the brokers are: the client may be stuck"
 
 
 def test_our_own_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

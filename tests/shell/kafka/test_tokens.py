@@ -20,6 +20,7 @@ from sparkcohort.runtime.kafka import membership_state
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients, errors, tokens
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.record_source import RecordSource
@@ -241,7 +242,7 @@ def test_a_driver_whose_provider_fails_for_good(broker: Broker, desk: Desk, monk
     """The membership goes on with the old token, then for as long as logins may be refused; its end says why."""
     monkeypatch.setattr(membership_state, "LOGIN_REFUSED_MS", 6_000)
     options = token_options(broker.at["SASL_PLAINTEXT"], desk) | {"group.id": TP.topic, "subscribe": TP.topic}
-    membership = GroupMembership(parse(options), lambda: {TP.topic: 1})
+    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {TP.topic: 1})
     try:
         join(membership, 30)
         desk.fails = "away for good"

@@ -47,33 +47,16 @@ def log_ends(options: SourceOptions) -> Iterator[LogEnds]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("thread", ["cohort-log-ends", pytest.param("cohort-metadata", marks=LONG)])
-def test_log_ends_go_on(thread: str, mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_ends_go_on(mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends are current again, no partition is held, new partitions would be found."""
     mock_broker.create_topic(topic, 3)
-    faults = ThreadFaults(monkeypatch, thread)
     with log_ends(options_of(mock_broker.bootstrap, topic)) as ends:
+        faults = ThreadFaults(monkeypatch, "cohort-cluster")
         wait_until(lambda: ends.refresh(0.05).partitions and faults.quiet(), LIMIT_S, "each call to have failed once")
         produce(mock_broker.bootstrap, topic, 30, partitions=3)
         wait_until(lambda: set(ends.refresh(0.2).ends.values()) == {10}, 10, "the new ends")
         assert ends.refresh(1).unreachable == {}
     assert len(faults.struck) > 8, faults.struck
-
-
-@pytest.mark.timeout(240)
-def test_suspects_are_asked_on(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that was silent while the thread which asks it failed in every way is found when it is back."""
-    with MockCluster(2) as mock:
-        mock.create_topic(topic, 2)
-        for number in range(2):
-            mock.set_leader(topic, number, number + 1)
-        faults = ThreadFaults(monkeypatch, "cohort-suspects")
-        with log_ends(options_of(mock.bootstrap, topic)) as ends:
-            mock.round_trip_ms(5000, 2)
-            wait_until(lambda: ends.refresh(0.3).unreachable and faults.quiet(), LIMIT_S, "each call to have failed")
-            mock.round_trip_ms(0, 2)
-            wait_until(lambda: not ends.refresh(0.2).unreachable, LIMIT_S, "broker 2 to answer again")
-        assert len(faults.struck) > 8, faults.struck
 
 
 @pytest.mark.timeout(420)

@@ -9,7 +9,6 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError, OptionError, named
 from sparkcohort.runtime.protocol.calls import ClaimReply
-from sparkcohort.runtime.shell.driver.list_offsets import Asker
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.log_lines import OneLine
 from sparkcohort.runtime.text import printable
@@ -77,13 +76,3 @@ def test_a_log_line_is_one_line() -> None:
     )
     assert rest[0] == "  Traceback (most recent call last):"
     assert all(line.startswith("  ") and line.isprintable() for line in rest)
-
-
-def test_brokers_that_answer_with_errors_are_asked_less_often() -> None:
-    """Ten times a second, where those that are well are asked as often as somebody wants to know."""
-    asker = Asker({}, lambda: None, lambda _: None)
-    assert asker.gap_s() == 0.02
-    asker.took_s = 5.0
-    assert asker.gap_s() == 0.04
-    asker.troubled = True
-    assert asker.gap_s() == 0.1

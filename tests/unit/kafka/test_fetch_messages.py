@@ -15,7 +15,6 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     FETCH_VERSION,
     METADATA_VERSION,
     NO_ID,
-    EpochEnd,
     FetchAnswer,
     FetchedPartition,
     FetchPartition,
@@ -26,13 +25,9 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     Topic,
     address_error,
     best_version,
-    epoch_ends_answer,
-    epoch_ends_request,
     fetch_answer,
     fetch_request,
     framed,
-    leave_group_answer,
-    leave_group_request,
     metadata_answer,
     metadata_request,
     varint,
@@ -98,6 +93,7 @@ def test_a_metadata_request() -> None:
     topics = NO_ID + b"\2a\0" + NO_ID + b"\3\xc3\xbc\0"
     assert metadata_request(["a", "ü"]) == b"\3" + topics + b"\0\0" + b"\0"
     assert metadata_request([]) == b"\1\0\0\0"
+    assert metadata_request(None) == b"\0\0\0\0"
 
 
 def test_a_fetch_request() -> None:
@@ -168,10 +164,14 @@ METADATA = b"".join(
 
 
 def test_a_metadata_answer() -> None:
-    """MetadataResponse v12: brokers, leaders with their epochs, topics that are not there."""
+    """MetadataResponse v12: brokers with their racks, leaders with their epochs and replicas, topics that are not there."""
     assert metadata_answer(METADATA, len(METADATA), 9) == Metadata(
         {1: Node("h", 9092), 2: Node("h2", 9093)},
-        {"t": Topic(0, ONE, {0: PartitionLeader(0, 1, 7), 1: PartitionLeader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
+        {
+            "t": Topic(0, ONE, {0: PartitionLeader(0, 1, 7, (1,)), 1: PartitionLeader(5, -1, -1)}),
+            "u": Topic(3, NO_ID, {}),
+        },
+        racks={2: "r2"},
     )
 
 
@@ -301,81 +301,12 @@ def test_a_fetch_answer_by_names(read: Callable[..., FetchAnswer], data: bytes, 
     ]
 
 
-def test_a_question_where_epochs_end() -> None:
-    """OffsetForLeaderEpochRequest v4: as a consumer, the leader's own epoch before the one that is asked about."""
-    body = (
-        int_(-1)
-        + b"\3"
-        + b"\2a"
-        + b"\3"
-        + int_(0)
-        + int_(7)
-        + int_(3)
-        + b"\0"
-        + int_(5)
-        + int_(8)
-        + int_(6)
-        + b"\0"
-        + b"\0"
-    )
-    body += b"\2b" + b"\2" + int_(1) + int_(2) + int_(1) + b"\0" + b"\0" + b"\0"
-    assert epoch_ends_request({"a": {0: (7, 3), 5: (8, 6)}, "b": {1: (2, 1)}}) == body
-
-
-EPOCHS_END = b"".join(
-    (
-        int_(4) + b"\0" + int_(0) + b"\3",
-        b"\2a" + b"\3" + short(0) + int_(0) + int_(2) + long(60) + b"\0",
-        short(74) + int_(5) + int_(-1) + long(-1) + b"\0" + b"\0",
-        b"\2b" + b"\1" + b"\0",
-        b"\0",
-    )
-)
-
-
-def test_where_epochs_end() -> None:
-    """OffsetForLeaderEpochResponse v4."""
-    assert epoch_ends_answer(EPOCHS_END, len(EPOCHS_END), 4) == {
-        ("a", 0): EpochEnd(0, 2, 60),
-        ("a", 5): EpochEnd(74, -1, -1),
-    }
-
-
-def test_a_leave_group_request() -> None:
-    """LeaveGroupRequest v4: each member by its id and its instance id."""
-    assert leave_group_request("g", {"m": "i"}) == b"\2g" + b"\2" + b"\2m" + b"\2i" + b"\0" + b"\0"
-
-
-LEFT = (
-    int_(5)
-    + b"\0"
-    + int_(0)
-    + short(0)
-    + b"\3"
-    + b"\2m"
-    + b"\2i"
-    + short(0)
-    + b"\0"
-    + b"\2n"
-    + b"\0"
-    + short(25)
-    + b"\0\0"
-)
-
-
-def test_a_leave_group_answer() -> None:
-    """LeaveGroupResponse v4: the error of all, and of each; one has no instance id."""
-    assert leave_group_answer(LEFT, len(LEFT), 5) == {"": 0, "m": 0, "n": 25}
-
-
 READERS: list[tuple[Callable[..., Any], bytes, int]] = [
     (metadata_answer, METADATA, 9),
     (fetch_answer, FETCHED, 3),
     (read_metadata_7, METADATA_7, 9),
     (read_fetched_12, FETCHED_12, 3),
     (read_fetched_11, FETCHED_11, 3),
-    (epoch_ends_answer, EPOCHS_END, 4),
-    (leave_group_answer, LEFT, 5),
 ]
 
 

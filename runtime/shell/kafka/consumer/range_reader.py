@@ -47,6 +47,7 @@ from sparkcohort.runtime.batches.range_progress import (
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.pieces import Elsewhere, Piece
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
@@ -56,8 +57,6 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     PartitionError,
     Records,
 )
-from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
-from sparkcohort.runtime.shell.kafka.uncommitted_ends import UncommittedEnds
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
 __all__ = ["DataLossError", "FetchError", "RangeReader", "is_of_another_log"]
@@ -119,8 +118,7 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
-        self._topics = TopicIds(conf)
-        self._uncommitted = UncommittedEnds(conf)
+        self._cluster = BlockingClient(conf)
         self._ids: Mapping[str, str] = {}
         self._recreated: set[str] = set()  # topics that had another id when this read began
         self._unidentified: set[str] = set()  # topics of which the client doesn't tell whose records it gives
@@ -158,8 +156,7 @@ class RangeReader:
     def close(self) -> None:
         """Close the connections; the reader can't be used again."""
         self._source.close()
-        self._topics.release()
-        self._uncommitted.release()
+        self._cluster.close()
 
     # --- one range -----------------------------------------------------------------------------------
 
@@ -352,12 +349,12 @@ class RangeReader:
                     exists = self._source.exists(tp, timeout_s)
                     known = exists and self._ids.get(tp.topic)
                     return ExistenceAnswer(
-                        exists, self._topics.ask([tp.topic], timeout_s).get(tp.topic, "") if known else ""
+                        exists, self._cluster.topic_ids([tp.topic], timeout_s).get(tp.topic, "") if known else ""
                     )
                 case LogQuestion.OPEN_TRANSACTION:
                     if self._conf.get("isolation.level") != "read_committed":
                         return TransactionAnswer(is_open=False)
-                    return TransactionAnswer(is_open=self._uncommitted.ask([tp], timeout_s)[tp] >= end)
+                    return TransactionAnswer(is_open=self._cluster.uncommitted_ends([tp], timeout_s)[tp] >= end)
                 case _:
                     return LogRangeAnswer(question, *self._source.log_range(tp, timeout_s))
         except (KafkaException, TimeoutError) as error:
@@ -367,7 +364,7 @@ class RangeReader:
     def _recreated_topics(self) -> set[str]:
         """Topics that seem to have another id now; raises FetchError when no broker answers."""
         try:
-            ids = self._topics.ask(sorted(self._ids), ASK_S)
+            ids = self._cluster.topic_ids(sorted(self._ids), ASK_S)
         except (KafkaException, TimeoutError) as error:
             raise FetchError(
                 f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {clients.text_of(error)}"

@@ -14,6 +14,7 @@ from typing import Any
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import parse
 
 
@@ -21,7 +22,7 @@ def main() -> None:
     """Join, reserve, obey."""
     options = parse(json.loads(sys.argv[1]))
     (topic,) = options.subscription.topics
-    membership = GroupMembership(options, lambda: {topic: int(sys.argv[2])})
+    membership = GroupMembership(options, ClusterClient(options.kafka), lambda: {topic: int(sys.argv[2])})
     membership.start(20)
     membership.join()
     membership.reserve({TopicPartition(topic, number): 0 for number in range(int(sys.argv[2]))})

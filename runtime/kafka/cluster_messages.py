@@ -1,0 +1,303 @@
+"""What is asked of a cluster besides records, as bytes: one class for each request of Kafka's, in one flexible version.
+
+Layouts: Kafka's ``ListOffsetsRequest.json`` and the like, and their responses; see ``fetch_messages`` for how they are written.
+Each question knows its bytes and reads its own answer, so that who sends it needs to know neither.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from sparkcohort.runtime.kafka.fetch_messages import (
+    METADATA,
+    METADATA_VERSION,
+    NO_ID,
+    NO_TAGS,
+    Cursor,
+    Metadata,
+    Node,
+    compact_array,
+    compact_string,
+    metadata_answer,
+    metadata_request,
+    response_body,
+)
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+T = TypeVar("T")
+
+LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 6
+FIND_COORDINATOR, LEAVE_GROUP, DESCRIBE_GROUPS, EPOCH_ENDS = 10, 13, 15, 23
+SPOKEN: Final[Mapping[int, int]] = {METADATA: METADATA_VERSION, LIST_OFFSETS: LIST_OFFSETS_VERSION}
+"""Which version of which request every broker must speak; of the others a query can do without the answer."""
+
+_BYTE, _SHORT, _INT = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
+_LIST_HEAD, _LIST_PARTITION, _LISTED = struct.Struct(">ib"), struct.Struct(">iiq"), struct.Struct(">ihqqi")
+_EPOCHS, _EPOCH_END = struct.Struct(">iii"), struct.Struct(">hiiq")
+_HEAD = struct.Struct(">ih")  # for how long the client is throttled, in ms, and Kafka's error
+_NO_EPOCH = -1
+
+
+class ListedOffset(NamedTuple):
+    """An offset, and the epoch of the leader that wrote it, -1 where it tells none; ``error`` is Kafka's code."""
+
+    error: int
+    offset: int
+    epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch, or the last before it that the leader's log has, ends there; -1, -1 where the log has none."""
+
+    error: int
+    epoch: int
+    end: int
+
+
+class CoordinatorAddress(NamedTuple):
+    """Which broker coordinates a group; ``error`` is Kafka's code."""
+
+    error: int
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member as its coordinator describes it; ``partitions`` are those of its assignment."""
+
+    member_id: str
+    instance_id: str  # "" of a dynamic member
+    client_id: str
+    host: str
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group of the classic protocol; ``state`` is Kafka's word (``Dead`` also where there is none of this name)."""
+
+    error: int
+    state: str
+    members: tuple[DescribedMember, ...]
+
+    @property
+    def is_memberless(self) -> bool:
+        """Whether it is known to have no member, so that a commit needs none either."""
+        return not self.error and self.state in ("Empty", "Dead")
+
+
+class BrokerQuestion(ABC, Generic[T]):
+    """One request; ``name`` is Kafka's, ``api`` and ``version`` its numbers."""
+
+    name: ClassVar[str]
+    api: ClassVar[int]
+    version: ClassVar[int]
+
+    @abstractmethod
+    def body(self) -> bytes:
+        """The request without its header."""
+
+    @abstractmethod
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> T:
+        """The answer; ``frame`` begins behind its length.  Raises MalformedResponse."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataQuestion(BrokerQuestion[Metadata]):
+    """Brokers with their racks, and topics (None: all) with their ids, leaders and replicas."""
+
+    topics: Collection[str] | None
+    name, api, version = "Metadata", METADATA, METADATA_VERSION
+
+    def body(self) -> bytes:
+        """MetadataRequest v12."""
+        return metadata_request(self.topics if self.topics is None else sorted(self.topics))
+
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> Metadata:
+        """MetadataResponse v12."""
+        return metadata_answer(frame, len(frame), correlation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsQuestion(BrokerQuestion[dict[TopicPartition, ListedOffset]]):
+    """Offsets of partitions that the broker leads, by time in ms or EARLIEST, LATEST; ``committed``: up to the last stable one."""
+
+    specs: Mapping[TopicPartition, int]
+    committed: bool
+    name, api, version = "ListOffsets", LIST_OFFSETS, LIST_OFFSETS_VERSION
+
+    def body(self) -> bytes:
+        """ListOffsetsRequest v6."""
+        topics: dict[str, list[bytes]] = {}
+        for (topic, number), spec in self.specs.items():
+            topics.setdefault(topic, []).append(_LIST_PARTITION.pack(number, _NO_EPOCH, spec) + NO_TAGS)
+        entries = [compact_string(topic) + compact_array(each) + NO_TAGS for topic, each in topics.items()]
+        return _LIST_HEAD.pack(-1, self.committed) + compact_array(entries) + NO_TAGS
+
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> dict[TopicPartition, ListedOffset]:
+        """ListOffsetsResponse v6."""
+        body = response_body(frame, len(frame), correlation_id)
+        body.unpack(_INT)
+        offsets: dict[TopicPartition, ListedOffset] = {}
+        for _ in range(body.length()):
+            topic = body.text()
+            offsets |= {TopicPartition(topic, number): listed for number, listed in body.array(_listed)}
+            body.tags()
+        return offsets
+
+
+def _listed(body: Cursor) -> tuple[int, ListedOffset]:
+    number, error, _, offset, epoch = body.unpack(_LISTED)
+    body.tags()
+    return number, ListedOffset(error, offset, epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndsQuestion(BrokerQuestion[dict[TopicPartition, EpochEnd]]):
+    """Where leader epochs end (KIP-320), by topic and partition: the epoch that the leader has itself now, and the one in question."""
+
+    epochs: Mapping[str, Mapping[int, tuple[int, int]]]
+    name, api, version = "OffsetForLeaderEpoch", EPOCH_ENDS, 4
+
+    def body(self) -> bytes:
+        """OffsetForLeaderEpochRequest v4."""
+        topics = []
+        for topic, each in self.epochs.items():
+            entries = [_EPOCHS.pack(number, now, epoch) + NO_TAGS for number, (now, epoch) in each.items()]
+            topics.append(compact_string(topic) + compact_array(entries) + NO_TAGS)
+        return _INT.pack(-1) + compact_array(topics) + NO_TAGS
+
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> dict[TopicPartition, EpochEnd]:
+        """OffsetForLeaderEpochResponse v4."""
+        body = response_body(frame, len(frame), correlation_id)
+        body.unpack(_INT)
+        ends: dict[TopicPartition, EpochEnd] = {}
+        for _ in range(body.length()):
+            topic = body.text()
+            ends |= {TopicPartition(topic, number): end for number, end in body.array(_epoch_end)}
+            body.tags()
+        return ends
+
+
+def _epoch_end(body: Cursor) -> tuple[int, EpochEnd]:
+    error, number, epoch, end = body.unpack(_EPOCH_END)
+    body.tags()
+    return number, EpochEnd(error, epoch, end)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorQuestion(BrokerQuestion[CoordinatorAddress]):
+    """Which broker coordinates this group."""
+
+    group: str
+    name, api, version = "FindCoordinator", FIND_COORDINATOR, 3
+
+    def body(self) -> bytes:
+        """FindCoordinatorRequest v3."""
+        return compact_string(self.group) + _BYTE.pack(0) + NO_TAGS
+
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> CoordinatorAddress:
+        """FindCoordinatorResponse v3."""
+        body = response_body(frame, len(frame), correlation_id)
+        _, error = body.unpack(_HEAD)
+        body.text()  # the error in words
+        body.unpack(_INT)  # the broker's id
+        host = body.text()
+        (port,) = body.unpack(_INT)
+        return CoordinatorAddress(error, Node(host, port))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuestion(BrokerQuestion[GroupDescription]):
+    """State and members of a group; for its coordinator."""
+
+    group: str
+    name, api, version = "DescribeGroups", DESCRIBE_GROUPS, 5
+
+    def body(self) -> bytes:
+        """DescribeGroupsRequest v5."""
+        return compact_array([compact_string(self.group)]) + _BYTE.pack(0) + NO_TAGS
+
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> GroupDescription:
+        """DescribeGroupsResponse v5."""
+        body = response_body(frame, len(frame), correlation_id)
+        body.unpack(_INT)
+        groups = body.array(_group)
+        return groups[0] if groups else GroupDescription(0, "Dead", ())
+
+
+def _group(body: Cursor) -> GroupDescription:
+    (error,) = body.unpack(_SHORT)
+    body.text()
+    state = body.text()
+    body.text()  # the protocol's type
+    body.text()  # the protocol
+    members = body.array(_member)
+    body.unpack(_INT)  # operations allowed
+    body.tags()
+    return GroupDescription(error, state, tuple(members))
+
+
+def _member(body: Cursor) -> DescribedMember:
+    member_id, instance_id, client_id, host = body.text(), body.text(), body.text(), body.text()
+    body.skip(max(body.length(), 0))  # its subscription
+    length = max(body.length(), 0)
+    at = body.skip(length)
+    assignment = bytes(body.data[at : at + length])
+    body.tags()
+    return DescribedMember(member_id, instance_id, client_id, host, ConsumerEmbedded().assigned(assignment))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveQuestion(BrokerQuestion[dict[str, int]]):
+    """Take static members out of their group (KIP-345): instance ids by member ids; for its coordinator.
+
+    The answer is Kafka's error of each member id, and of all under "".
+    """
+
+    group: str
+    members: Mapping[str, str]
+    name, api, version = "LeaveGroup", LEAVE_GROUP, 4
+
+    def body(self) -> bytes:
+        """LeaveGroupRequest v4."""
+        leaving = [
+            compact_string(member) + compact_string(instance) + NO_TAGS for member, instance in self.members.items()
+        ]
+        return compact_string(self.group) + compact_array(leaving) + NO_TAGS
+
+    def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> dict[str, int]:
+        """LeaveGroupResponse v4."""
+        body = response_body(frame, len(frame), correlation_id)
+        _, error = body.unpack(_HEAD)
+        return {"": error} | dict(body.array(_leaving))
+
+
+def _leaving(body: Cursor) -> tuple[str, int]:
+    member, _instance = body.text(), body.text()
+    (error,) = body.unpack(_SHORT)
+    body.tags()
+    return member, error
+
+
+def topic_ids(metadata: Metadata) -> dict[str, str]:
+    """The ids of the topics that have one, as Kafka's tools show them."""
+    return {name: shown_id(topic.topic_id) for name, topic in metadata.topics.items() if topic.topic_id != NO_ID}
+
+
+def shown_id(topic_id: bytes) -> str:
+    """An id as Kafka's tools show it.
+
+    >>> shown_id(bytes.fromhex("963ed7add1814877bedbf61b71c93cd3"))
+    'lj7XrdGBSHe-2_Ybcck80w'
+    """
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+AnyQuestion = BrokerQuestion[Any]

@@ -1,0 +1,455 @@
+"""The one client that asks a cluster: metadata, offsets, epochs, groups; many questions in flight, each with its own deadline.
+
+Any thread asks and gets a future.  One thread, begun with the first question, owns the connections: one for each broker that
+was asked, kept.  It never blocks; connecting does, in threads that end with it.  What fails is told to those alone who asked
+this broker.  A question to any broker goes to the next one where there is no answer.
+
+An answer without brokers, as of one that has just come back, is none: what was known before stays.  Where only librdkafka can
+log in, or a broker is too old for our requests, ``librdkafka_questions`` answers instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import select
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Final, TypeVar
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.addresses import joined, servers
+from sparkcohort.runtime.kafka.cluster_messages import (
+    SPOKEN,
+    BrokerQuestion,
+    CoordinatorQuestion,
+    GroupDescription,
+    GroupQuestion,
+    MetadataQuestion,
+)
+from sparkcohort.runtime.kafka.fetch_messages import MalformedResponse, Metadata, Node, framed
+from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
+from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
+from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
+from sparkcohort.runtime.shell.kafka.fetch.connection import (
+    Beyond,
+    ConnectionRefused,
+    Settings,
+    Transport,
+    TransportError,
+)
+from sparkcohort.runtime.shell.kafka.fetch.metadata import LARGEST, MOST_REFUSALS, bootstrap_of, connect_to, weightiest
+from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
+from sparkcohort.runtime.shell.kafka.question_link import BrokerRequest, QuestionLink
+from sparkcohort.runtime.shell.process.threads import Supervised
+
+T = TypeVar("T")
+log = logging.getLogger("sparkcohort.cluster")
+
+CONNECT_S: Final = 5.0
+SILENT_S: Final = 3.0
+"""A broker that has owed an answer for so long, and sent nothing, gets another connection with the next question."""
+RENEWAL_S: Final = 0.5  # so long before its login ends a connection is replaced
+CHUNK: Final = 64 << 10
+_LENGTH = struct.Struct(">i")
+
+
+class ClusterClient:
+    """See the module; methods may be called from any thread."""
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        give_up: Callable[[CohortError], None] = lambda _: None,
+        step: Callable[[float], float] | None = None,
+    ) -> None:
+        """Nothing is opened before the first question.  ``conf`` is librdkafka's.
+
+        ``step`` is called on the client's thread, after each round of answers, with the monotonic time; it returns when it
+        wants to be called at the latest.
+        """
+        self._conf = conf
+        self._step = step
+        self._settings: Settings | None = None
+        self._bootstrap: list[Node] = []
+        self._fallback: LibrdkafkaQuestions | None = None
+        self._nodes: Mapping[int, Node] = {}
+        self._links: dict[Node, QuestionLink] = {}
+        self._inbox: deque[BrokerRequest] = deque()
+        self._requests: set[BrokerRequest] = set()
+        self._jobs = BackgroundWork()
+        self._last_id = 0
+        self._due = 0.0
+        self._closed = self._started = False
+        self._chunk = memoryview(bytearray(CHUNK))
+        self._thread = Supervised(
+            "cohort-cluster", self._wait, self._work, give_up, amend=self._start_over, ended=self._end
+        )
+
+    # --- for everybody ---------------------------------------------------------------------------------
+
+    def ask(self, question: BrokerQuestion[T], node: Node | int | None, timeout_s: float) -> Future[T]:
+        """The answer of this broker (None: of any), or a TransportError: within the time, at once where it refuses."""
+        request = BrokerRequest(question, node, time.monotonic() + timeout_s)
+        if self._closed:
+            request.fail(TransportError("the client is closed"))
+            return request.future
+        self._inbox.append(request)
+        self.wake()
+        if self._jobs.is_closed:  # the thread may have looked at the inbox for the last time
+            request.fail(TransportError("the client is closed"))
+        return request.future
+
+    def metadata(self, question: MetadataQuestion, timeout_s: float) -> Metadata:
+        """The cluster, waited for.  Raises TransportError."""
+        return result_of(self.ask(question, None, timeout_s), timeout_s)
+
+    def describe_group(self, group: str, timeout_s: float) -> Future[GroupDescription]:
+        """State and members of a group, asked of its coordinator; fails as ``ask`` does."""
+        deadline, described = time.monotonic() + timeout_s, BrokerRequest(GroupQuestion(group), None, 0.0)
+
+        def ask_coordinator(place: Future[Any]) -> None:
+            try:
+                coordinator = place.result()
+            except TransportError as error:
+                described.fail(error)
+                return
+            if coordinator.error:
+                described.answer(GroupDescription(coordinator.error, "", ()))
+                return
+            asked = self.ask(GroupQuestion(group), coordinator.node, deadline - time.monotonic())
+            asked.add_done_callback(lambda answer: _pass_on(answer, described))
+
+        self.ask(CoordinatorQuestion(group), None, timeout_s).add_done_callback(ask_coordinator)
+        return described.future
+
+    def is_connected(self, node_id: int) -> bool:
+        """Whether a question to this broker needs no connection first; for the client's own thread."""
+        link = self._links.get(self._nodes.get(node_id, Node("", 0)))
+        return self._fallback is not None or (link is not None and link.transport is not None)
+
+    @property
+    def failure_reason(self) -> str:
+        """Why nothing is asked now; "" as a rule."""
+        return self._thread.trouble
+
+    def wake(self) -> None:
+        """Have the thread go round now."""
+        if not self._started:
+            self._started = True
+            self._thread.start()
+        self._jobs.wake()
+
+    def close(self) -> None:
+        """Close the connections, in the client's thread; what is open fails."""
+        self._closed = True
+        self._thread.close()
+        self._jobs.wake()
+        if not self._started:
+            self._end()
+
+    # --- the thread --------------------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        """Wait for answers, questions and deadlines."""
+        poll = select.poll()
+        poll.register(self._jobs.fileno(), select.POLLIN)
+        for link in self._links.values():
+            if link.transport is not None:
+                poll.register(link.transport, select.POLLIN | (select.POLLOUT if link.unsent else 0))
+        poll.poll(max(0.0, self._due - time.monotonic()) * 1000)
+        return not self._closed
+
+    def _work(self) -> None:
+        self._due = 0.0  # an error on the way has it done again
+        self._jobs.deliver()
+        while self._inbox:
+            self._requests.add(self._inbox[0])
+            self._dispatch(self._inbox[0])
+            self._inbox.popleft()
+        for link in list(self._links.values()):
+            self._serve(link)
+        due = self._step(time.monotonic()) if self._step is not None else float("inf")
+        self._due = min(due, self._expire())
+
+    def _expire(self) -> float:
+        """Fail what is too late, ask others where nobody answers; when to look again."""
+        now = time.monotonic()
+        for request in [each for each in self._requests if each.future.done() or now >= each.deadline]:
+            request.fail(max(request.errors, key=weightiest, default=_no_answer(request)))
+            self._requests.discard(request)
+        for request in [each for each in self._requests if each.node is None and now >= each.next_try]:
+            self._dispatch(request)
+        due = now + 60.0
+        for request in self._requests:
+            due = min(due, request.deadline, request.next_try if request.node is None else due)
+        for link in self._links.values():
+            if link.sent:
+                due = min(due, link.heard_at + SILENT_S)
+            if link.waiting and link.transport is None:  # lost a moment ago, or connecting for too long
+                due = min(due, link.connecting_until)
+        return due
+
+    # --- questions ---------------------------------------------------------------------------------------
+
+    def _dispatch(self, request: BrokerRequest) -> None:
+        """Hand a question to whom it is for."""
+        now = time.monotonic()
+        try:
+            self._prepare()
+        except Beyond as error:
+            self._fall_back(error)
+            return
+        except (TransportError, ValueError) as error:
+            request.fail(error if isinstance(error, TransportError) else TransportError(str(error)))
+            return
+        if self._fallback is not None:
+            self._ask_fallback(request)
+            return
+        if request.node is not None:
+            node = self._nodes.get(request.node) if isinstance(request.node, int) else request.node
+            if node is None:
+                request.fail(TransportError(f"where broker {request.node} is, is not known"))
+            else:
+                self._hand_over(request, self._link(node))
+            return
+        request.next_try, request.try_s = now + request.try_s, 2 * request.try_s
+        candidates = [node for node in {*self._nodes.values(), *self._bootstrap} if node not in request.tried]
+        refused = sum(isinstance(error, ConnectionRefused) for error in request.errors)
+        if not candidates or refused >= MOST_REFUSALS:
+            if not request.open:
+                request.fail(max(request.errors, key=weightiest, default=TransportError("there is no broker to ask")))
+            return
+        link = min((self._link(node) for node in candidates), key=lambda each: self._rank(each, now))
+        request.tried.append(link.node)
+        self._hand_over(request, link)
+
+    def _rank(self, link: QuestionLink, now: float) -> tuple[bool, bool, bool, float]:
+        """Whom to ask first: who is well and connected, then who is known; at random, so that not all ask the same."""
+        left_alone = now < link.not_before or link.is_silent
+        return left_alone, link.transport is None, link.node not in self._nodes.values(), random.random()  # noqa: S311
+
+    def _prepare(self) -> None:
+        if self._settings is None and self._fallback is None:
+            config = settings_of(self._conf)
+            self._bootstrap = servers(bootstrap_of(config))
+            self._settings = Settings.of(config)
+
+    def _link(self, node: Node) -> QuestionLink:
+        return self._links.setdefault(node, QuestionLink(node))
+
+    def _hand_over(self, request: BrokerRequest, link: QuestionLink) -> None:
+        request.open += 1
+        if time.monotonic() < link.not_before and link.error is not None:
+            self._refuse(request, link.error)
+            return
+        link.waiting.append(request)
+        self._serve(link)
+
+    def _refuse(self, request: BrokerRequest, error: TransportError) -> None:
+        """This broker won't answer; one of which any may, goes to the next."""
+        request.open -= 1
+        request.errors.append(error)
+        if request.node is not None:
+            request.fail(error)
+        elif not request.future.done():
+            request.next_try = 0.0  # with the next look at deadlines, so that no two refusals call each other
+
+    def _fall_back(self, why: TransportError) -> None:
+        """Ask by librdkafka from now on."""
+        if self._fallback is not None:
+            return
+        log.info("the cluster is asked by librdkafka: %s", why)
+        self._fallback = LibrdkafkaQuestions(self._conf)
+        self._drop_links()
+        for request in list(self._requests):
+            if not request.future.done():
+                self._ask_fallback(request)
+
+    def _ask_fallback(self, request: BrokerRequest) -> None:
+        fallback = self._fallback
+        assert fallback is not None  # noqa: S101  by whom it is called
+        request.next_try = float("inf")
+        left_s = max(request.deadline - time.monotonic(), 0.01)
+
+        def take(result: Any) -> None:
+            if isinstance(result, Exception):
+                request.fail(result)
+            else:
+                request.answer(result)
+
+        self._jobs.start(lambda: fallback.answer(request.question, request.node, left_s), take, lambda: None)
+
+    # --- connections ---------------------------------------------------------------------------------------
+
+    def _serve(self, link: QuestionLink) -> None:
+        """Connect where something waits, send it, and take what has come."""
+        now = time.monotonic()
+        link.waiting = [each for each in link.waiting if not each.future.done()]
+        try:
+            if link.transport is not None:
+                self._receive(link, now)
+                if not link.sent and now >= link.renew_at:
+                    self._disconnect(link)
+            if link.waiting and link.transport is None and now >= link.connecting_until:
+                self._connect(link, now)
+            if link.transport is not None:
+                self._send(link, link.transport, now)
+        except TransportError as error:
+            self._lose(link, error)
+
+    def _connect(self, link: QuestionLink, now: float) -> None:
+        settings = self._settings
+        assert settings is not None  # noqa: S101  see _prepare
+        timeout_s = min(settings.setup_timeout_s, CONNECT_S)
+        link.connecting_until = now + 2 * timeout_s + 1  # resolving a name takes as long as the system likes
+
+        def take(result: Transport | Exception) -> None:
+            if self._links.get(link.node) is not link or link.transport is not None:
+                if isinstance(result, Transport):
+                    result.close()
+                return
+            link.connecting_until = 0.0
+            self._connected(link, result)
+
+        self._jobs.start(lambda: connect_to(link.node, settings, timeout_s, SPOKEN), take, None)
+
+    def _connected(self, link: QuestionLink, result: Transport | Exception) -> None:
+        if isinstance(result, Beyond):
+            self._fall_back(result)
+        elif isinstance(result, Exception):
+            self._lose(link, result if isinstance(result, TransportError) else TransportError(str(result)))
+        else:
+            now = time.monotonic()
+            link.transport, link.has_answered, link.data = result, False, bytearray()
+            link.renew_at = result.session_ends - min(RENEWAL_S, (result.session_ends - now) / 2)
+            self._serve(link)
+
+    def _send(self, link: QuestionLink, transport: Transport, now: float) -> None:
+        for request in link.waiting:
+            question = request.question
+            least, most = transport.versions.get(question.api, (0, -1))
+            if not least <= question.version <= most:
+                where = joined(*link.node)
+                self._refuse(request, Beyond(f"{where} doesn't speak version {question.version} of {question.name}"))
+                continue
+            link.heard_at = link.heard_at if link.sent else now
+            self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+            link.sent[self._last_id] = request
+            client_id = self._settings.client_id if self._settings else ""
+            transport.send(framed(question.api, question.version, self._last_id, client_id, question.body()))
+        link.waiting = []
+        link.unsent = not transport.flush()
+
+    def _receive(self, link: QuestionLink, now: float) -> None:
+        assert link.transport is not None  # noqa: S101  see _serve
+        try:
+            while size := link.transport.recv_into(self._chunk):
+                link.heard_at = now
+                link.data += self._chunk[:size]
+                self._take_frames(link)
+        except TransportError:
+            if link.sent or link.waiting:
+                raise
+            self._disconnect(link)  # idle for long: with the next question there is another one
+        if link.sent and now >= link.heard_at + SILENT_S:
+            link.has_answered = False
+            raise TransportError(f"{joined(*link.node)} does not answer")
+
+    def _take_frames(self, link: QuestionLink) -> None:
+        while len(link.data) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(link.data)
+            if not _LENGTH.size <= size <= LARGEST:
+                raise TransportError(f"{joined(*link.node)} sent an answer of {size} bytes")
+            end = _LENGTH.size + size
+            if len(link.data) < end:
+                return
+            frame = bytes(memoryview(link.data)[_LENGTH.size : end])
+            del link.data[:end]
+            self._take_answer(link, frame)
+
+    def _take_answer(self, link: QuestionLink, frame: bytes) -> None:
+        (correlation_id,) = _LENGTH.unpack_from(frame)
+        request = link.sent.pop(correlation_id, None)
+        if request is None:
+            raise TransportError(f"{joined(*link.node)} sent an answer that nobody asked for")
+        try:
+            result = request.question.read(frame, correlation_id)
+        except MalformedResponse as error:
+            what = f"the answer of {joined(*link.node)} to {request.question.name} can't be read: {error}"
+            self._refuse(request, TransportError(what))
+            raise TransportError(what) from None
+        link.has_answered, link.failures, link.error = True, 0, None
+        if isinstance(result, Metadata):
+            if not result.nodes:  # of a broker that has just come back and isn't let in yet
+                why = "; ".join(result.unusable) or "it knows of no broker"
+                self._refuse(request, TransportError(f"{joined(*link.node)} was asked for the cluster: {why}"))
+                return
+            self._nodes = result.nodes
+        request.answer(result)
+
+    def _lose(self, link: QuestionLink, error: TransportError) -> None:
+        """A broker that had answered on this connection may have closed it at a restart: once more by another."""
+        requests = [*link.sent.values(), *link.waiting]
+        once_more = link.transport is not None and link.has_answered
+        self._disconnect(link)
+        if once_more:
+            link.waiting = requests
+            return
+        link.failures, link.error = link.failures + 1, error
+        link.not_before = time.monotonic() + backoff(link.failures, error)
+        link.waiting = []
+        for request in requests:
+            self._refuse(request, error)
+
+    def _disconnect(self, link: QuestionLink) -> None:
+        if link.transport is not None:
+            link.transport.close()
+        link.transport, link.sent, link.unsent, link.has_answered = None, {}, False, False
+        link.data = bytearray()
+
+    def _drop_links(self) -> None:
+        links, self._links = self._links, {}
+        for link in links.values():
+            self._disconnect(link)
+
+    def _start_over(self) -> None:
+        """After an error that nobody thought of: no connection is to be trusted, and what is open fails."""
+        self._drop_links()
+        self._fail_all(TransportError("the client has failed, and is tried again"))
+
+    def _fail_all(self, error: TransportError) -> None:
+        for request in [*self._requests, *self._inbox]:
+            request.fail(error)
+        self._requests.clear()
+        self._inbox.clear()
+
+    def _end(self) -> None:
+        self._drop_links()
+        self._fail_all(TransportError("the client is closed"))
+        self._jobs.close()
+        self._fallback = None
+
+
+def _no_answer(request: BrokerRequest) -> TransportError:
+    return TransportError(f"no answer to {request.question.name} in time")
+
+
+def _pass_on(answer: Future[Any], request: BrokerRequest) -> None:
+    error = answer.exception()
+    if error is None:
+        request.answer(answer.result())
+    elif isinstance(error, Exception):
+        request.fail(error)
+
+
+def result_of(future: Future[T], timeout_s: float) -> T:
+    """The answer, waited for a little longer than it may take.  Raises TransportError."""
+    try:
+        return future.result(timeout_s + 1.0)
+    except FutureTimeout:
+        raise TransportError("no answer in time") from None
