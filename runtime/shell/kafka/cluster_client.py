@@ -14,6 +14,7 @@ import logging
 import random
 import select
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -81,7 +82,8 @@ class ClusterClient:
         self._links: dict[Node, QuestionLink] = {}
         self._inbox: deque[BrokerRequest] = deque()
         self._requests: set[BrokerRequest] = set()
-        self._jobs = BackgroundWork()
+        self._starting = threading.Lock()
+        self._jobs: BackgroundWork  # from the start on
         self._last_id = 0
         self._due = 0.0
         self._closed = self._started = False
@@ -95,12 +97,8 @@ class ClusterClient:
     def ask(self, question: BrokerQuestion[T], node: Node | int | None, timeout_s: float) -> Future[T]:
         """The answer of this broker (None: of any), or a TransportError: within the time, at once where it refuses."""
         request = BrokerRequest(question, node, time.monotonic() + timeout_s)
-        if self._closed:
-            request.fail(TransportError("the client is closed"))
-            return request.future
         self._inbox.append(request)
-        self.wake()
-        if self._jobs.is_closed:  # the thread may have looked at the inbox for the last time
+        if not self.wake():
             request.fail(TransportError("the client is closed"))
         return request.future
 
@@ -137,20 +135,25 @@ class ClusterClient:
         """Why nothing is asked now; "" as a rule."""
         return self._thread.trouble
 
-    def wake(self) -> None:
-        """Have the thread go round now."""
-        if not self._started:
-            self._started = True
-            self._thread.start()
+    def wake(self) -> bool:
+        """Have the thread go round now; False once the client is closed."""
+        with self._starting:
+            if self._closed:
+                return False
+            if not self._started:
+                self._jobs = BackgroundWork()
+                self._started = True
+                self._thread.start()
         self._jobs.wake()
+        return True
 
     def close(self) -> None:
         """Close the connections, in the client's thread; what is open fails."""
-        self._closed = True
+        with self._starting:
+            self._closed = True
         self._thread.close()
-        self._jobs.wake()
-        if not self._started:
-            self._end()
+        if self._started:
+            self._jobs.wake()
 
     # --- the thread --------------------------------------------------------------------------------------
 
@@ -423,10 +426,10 @@ class ClusterClient:
         self._fail_all(TransportError("the client has failed, and is tried again"))
 
     def _fail_all(self, error: TransportError) -> None:
-        for request in [*self._requests, *self._inbox]:
-            request.fail(error)
-        self._requests.clear()
-        self._inbox.clear()
+        while self._inbox:
+            self._inbox.popleft().fail(error)
+        while self._requests:
+            self._requests.pop().fail(error)
 
     def _end(self) -> None:
         self._drop_links()

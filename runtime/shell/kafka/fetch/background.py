@@ -24,11 +24,6 @@ class BackgroundWork:
         self._lock = threading.Lock()
         self._closed = False
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing is delivered any more."""
-        return self._closed
-
     def fileno(self) -> int:
         """For a selector."""
         return self._event
