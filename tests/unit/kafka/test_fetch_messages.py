@@ -199,7 +199,11 @@ def test_a_metadata_answer_without_ids() -> None:
     assert METADATA_VERSION != 7
     assert read_metadata_7(METADATA_7, len(METADATA_7), 9) == Metadata(
         {1: Node("h", 9092), 2: Node("h2", 9093)},
-        {"t": Topic(0, NO_ID, {0: PartitionLeader(0, 1, 7), 1: PartitionLeader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
+        {
+            "t": Topic(0, NO_ID, {0: PartitionLeader(0, 1, 7, (1,)), 1: PartitionLeader(5, -1, -1, ())}),
+            "u": Topic(3, NO_ID, {}),
+        },
+        racks={2: "r2"},
     )
 
 
