@@ -23,7 +23,7 @@ _starts: dict[str, tuple[int, float]] = {}
 """By address: how often this worker has started the agent since one answered, and when it may the next time."""
 
 
-def answered(address: str) -> None:
+def forget_starts(address: str) -> None:
     """An agent there has answered: the next one that is missing is started at once."""
     _starts.pop(address, None)
 
@@ -32,10 +32,10 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
     """Have this executor's agent take in a member of this run; the task doesn't wait for it.  Returns why it can't, or ""."""
     if agent_answers(address):
         return ""
-    starts, since = _starts.get(address, (0, 0.0)), time.monotonic()
-    why = "its agent ends whenever it is started: see the executor's stderr" if starts[0] >= DOOMED else ""
-    if since < starts[1]:
-        return why
+    starts, now_s = _starts.get(address, (0, 0.0)), time.monotonic()
+    reason = "its agent ends whenever it is started: see the executor's stderr" if starts[0] >= DOOMED else ""
+    if now_s < starts[1]:
+        return reason
     config = AgentConfig(
         address=address,
         executor=executor,
@@ -60,8 +60,8 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
     name, paths = (address, pyfile_paths()) if own else (executor.agent(), ())
     try:
         if start_agent(name, to_json(config), paths):
-            _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
+            _starts[address] = starts[0] + 1, now_s + min(2.0 ** starts[0], MOST_BETWEEN_S)
     except OSError as error:
-        _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
+        _starts[address] = starts[0] + 1, now_s + min(2.0 ** starts[0], MOST_BETWEEN_S)
         return f"its agent can't be started: {error}"
-    return why
+    return reason

@@ -32,21 +32,21 @@ def task_ranges(
     )
 
 
-def _counts(ranges: Sequence[Range], wanted: int) -> list[int]:
+def _counts(ranges: Sequence[Range], parts: int) -> list[int]:
     """Into how many parts each range is cut: ranges that stay whole don't count for the proportions of the others."""
     total = sum(map(_size, ranges))
-    small = [_rounded(_size(each), total, wanted) <= 1 for each in ranges]
-    left = total - sum(_size(each) for each, whole in zip(ranges, small, strict=True) if whole)
-    for_large = max(wanted - sum(small), 1)
+    small = [_rounded(_size(each), total, parts) <= 1 for each in ranges]
+    large_total = total - sum(_size(each) for each, whole in zip(ranges, small, strict=True) if whole)
+    for_large = max(parts - sum(small), 1)
     return [
-        1 if whole else max(_rounded(_size(each), left, for_large), 1)
+        1 if whole else max(_rounded(_size(each), large_total, for_large), 1)
         for each, whole in zip(ranges, small, strict=True)
     ]
 
 
-def _rounded(size: int, total: int, wanted: int) -> int:
+def _rounded(size: int, total: int, parts: int) -> int:
     """``size / total * wanted``, halves up, as Java rounds."""
-    return (2 * size * wanted + total) // (2 * total)
+    return (2 * size * parts + total) // (2 * total)
 
 
 def _parts(whole: Range, count: int) -> list[Range]:
@@ -55,5 +55,5 @@ def _parts(whole: Range, count: int) -> list[Range]:
     return [whole._replace(start=first, end=end) for first, end in pairwise(cuts)]
 
 
-def _size(each: Range) -> int:
-    return each.end - each.start
+def _size(part: Range) -> int:
+    return part.end - part.start

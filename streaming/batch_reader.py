@@ -99,11 +99,11 @@ class CohortBatchReader(DataSourceReader):
             log.warning("%s", warning)
         for note in source.notes:
             log.info("%s", note)
-        found = batch_ranges(self._options, self._selected)
-        cut = task_ranges(
-            found.ranges, min_partitions=source.min_partitions, max_records=source.max_records_per_partition
+        plan = batch_ranges(self._options, self._selected)
+        tasks = task_ranges(
+            plan.ranges, min_partitions=source.min_partitions, max_records=source.max_records_per_partition
         )
-        return [RangesPartition((each,), _ids_of(each, found.ids)) for each in cut]
+        return [RangesPartition((each,), _ids_of(each, plan.ids)) for each in tasks]
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """As ``RangesReader``, which executors have."""
@@ -162,12 +162,12 @@ def condition_of(pushed: Filter, columns: Columns) -> Condition | None:
     column = _place(pushed, columns)
     if comparison is None or column is None:
         return None
-    given: Any = getattr(pushed, "value", None)  # all that are compared have one
+    value: Any = getattr(pushed, "value", None)  # all that are compared have one
     # NULL equals nothing, so that in a list it adds nothing.
-    values = [each for each in given if each is not None] if comparison is Comparison.IN else [given]
-    made = [_value(column, each) for each in values]
-    told = tuple(each for each in made if each is not None)
-    return Condition(column, comparison, told) if len(told) == len(values) else None
+    values = [each for each in value if each is not None] if comparison is Comparison.IN else [value]
+    converted = [_value(column, each) for each in values]
+    usable = tuple(each for each in converted if each is not None)
+    return Condition(column, comparison, usable) if len(usable) == len(values) else None
 
 
 def _place(pushed: Filter, columns: Columns) -> Field | None:
@@ -195,5 +195,5 @@ def _is_done(pushed: Filter, condition: Condition | None, options: BatchOptions)
     return condition is not None and condition.exact
 
 
-def _ids_of(each: Range, ids: Mapping[str, str]) -> dict[str, str]:
-    return {each.topic: ids[each.topic]} if each.topic in ids else {}
+def _ids_of(part: Range, ids: Mapping[str, str]) -> dict[str, str]:
+    return {part.topic: ids[part.topic]} if part.topic in ids else {}

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from sparkcohort.runtime.protocol.partitions import Range
 
 
-def cut(
+def cut_ranges(
     ranges: Sequence[Range],
     parts: Sequence[int],
     *,
@@ -26,7 +26,7 @@ def cut(
     are made exactly, anywhere; a piece that still has too many offsets is cut into more.
 
     >>> a, b = Range("t", 0, 0, 100), Range("t", 1, 500, 510)
-    >>> cut([a, b], [1, 1], shortest=20)[0], cut([a, b], [1, 1], costs=[1, 10])[0]
+    >>> cut_ranges([a, b], [1, 1], shortest=20)[0], cut_ranges([a, b], [1, 1], costs=[1, 10])[0]
     ([Range(topic='t', partition=0, start=0, end=55)], [Range(topic='t', partition=0, start=0, end=100)])
     """
     line = _RangeLine(ranges, costs or [1] * len(ranges))
@@ -39,7 +39,7 @@ def cut(
     if len(pieces) < least:  # an offset that costs more than a piece should
         by_number = _RangeLine(ranges, [1] * len(ranges))
         pieces = by_number.pieces(by_number.exact([1] * len(parts)))
-    return [part for piece in pieces for part in _within(piece, longest)]
+    return [part for piece in pieces for part in _limit_length(piece, longest)]
 
 
 def _records(ranges: Sequence[Range]) -> int:
@@ -50,7 +50,7 @@ def _too_long(pieces: Sequence[Sequence[Range]], longest: int | None) -> bool:
     return longest is not None and any(_records(piece) > longest for piece in pieces)
 
 
-def _within(piece: list[Range], longest: int | None) -> list[list[Range]]:
+def _limit_length(piece: list[Range], longest: int | None) -> list[list[Range]]:
     """The piece, or parts of it of at most ``longest`` offsets."""
     if longest is None or _records(piece) <= longest:
         return [piece]
@@ -77,36 +77,40 @@ class _RangeLine:
 
     def _cuts(self, parts: Sequence[int], shortest: int) -> list[int]:
         edges, whole = self._edges, sum(parts)
-        cuts, at = [0], 0
+        cuts, index = [0], 0
         for part in accumulate(parts[:-1]):
             ideal = edges[-1] * part // whole
-            while edges[at + 1] <= ideal:
-                at += 1
-            left, right, cost = edges[at], edges[at + 1], self._costs[at]  # the range that the ideal place is in
-            base = max(left, cuts[-1])
+            while edges[index + 1] <= ideal:
+                index += 1
+            low, right, cost = (
+                edges[index],
+                edges[index + 1],
+                self._costs[index],
+            )  # the range that the ideal place is in
+            base = max(low, cuts[-1])
             lowest, highest = base + shortest, right - shortest
             inside = [min(max(ideal, lowest), highest)] if lowest <= highest else []
             place = _nearest(ideal, [base, right, *inside])
-            cuts.append(left + (place - left + cost // 2) // cost * cost)
+            cuts.append(low + (place - low + cost // 2) // cost * cost)
         return sorted({*cuts, edges[-1]})
 
     def pieces(self, cuts: Sequence[int]) -> list[list[Range]]:
         """What lies between cuts, which are before offsets."""
         pieces: list[list[Range]] = []
-        at = 0
+        index = 0
         for first, last in pairwise(cuts):
             piece: list[Range] = []
-            while at < len(self._ranges) and self._edges[at] < last:
-                piece.append(self._part(at, first, last))
-                if self._edges[at + 1] > last:
+            while index < len(self._ranges) and self._edges[index] < last:
+                piece.append(self._part(index, first, last))
+                if self._edges[index + 1] > last:
                     break
-                at += 1
+                index += 1
             pieces.append(piece)
         return pieces
 
-    def _part(self, at: int, first: int, last: int) -> Range:
+    def _part(self, index: int, first: int, last: int) -> Range:
         """The part of a range between two places."""
-        r, base, cost = self._ranges[at], self._edges[at], self._costs[at]
+        r, base, cost = self._ranges[index], self._edges[index], self._costs[index]
         return r._replace(start=r.start + max(first - base, 0) // cost, end=min(r.end, r.start + (last - base) // cost))
 
 

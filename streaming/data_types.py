@@ -66,24 +66,24 @@ def data_type(kind: ColumnType) -> DataType:
     return PLAIN[kind.kind]
 
 
-def column_type(given: DataType) -> ColumnType:
+def column_type(kind: DataType) -> ColumnType:
     """Our type for PySpark's.  What we don't have, or may not be null inside, is a kind that nothing else is.
 
     >>> str(column_type(ArrayType(IntegerType(), containsNull=False)))
     'array<int> with NOT NULL inside'
     """
-    if _has_not_null(given):
-        return ColumnType(given.simpleString() + " with NOT NULL inside")
-    if isinstance(given, StructType):
-        kinds = tuple(column_type(each.dataType) for each in given.fields)
-        return ColumnType("struct", kinds, tuple(given.names))
-    if isinstance(given, ArrayType):
-        return array(column_type(given.elementType))
-    if isinstance(given, MapType):
-        return mapping(column_type(given.valueType), column_type(given.keyType))
-    if isinstance(given, DecimalType):
-        return decimal(given.precision, given.scale)
-    return ColumnType(_KINDS.get(given, given.simpleString()))
+    if _has_not_null(kind):
+        return ColumnType(kind.simpleString() + " with NOT NULL inside")
+    if isinstance(kind, StructType):
+        kinds = tuple(column_type(each.dataType) for each in kind.fields)
+        return ColumnType("struct", kinds, tuple(kind.names))
+    if isinstance(kind, ArrayType):
+        return array(column_type(kind.elementType))
+    if isinstance(kind, MapType):
+        return mapping(column_type(kind.valueType), column_type(kind.keyType))
+    if isinstance(kind, DecimalType):
+        return decimal(kind.precision, kind.scale)
+    return ColumnType(_KINDS.get(kind, kind.simpleString()))
 
 
 def _has_not_null(kind: DataType) -> bool:

@@ -79,20 +79,20 @@ def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     Each batch costs PySpark and the JVM alike, whatever is in it.
     """
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
         small = batch.num_rows < WHOLE_ROWS and batch.nbytes < WHOLE_BYTES
         if small:
-            held.append(batch)
+            pending.append(batch)
             rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
-        if held and (not small or rows >= WHOLE_ROWS or nbytes >= WHOLE_BYTES):
-            yield _joined(held)
-            held, rows, nbytes = [], 0, 0
+        if pending and (not small or rows >= WHOLE_ROWS or nbytes >= WHOLE_BYTES):
+            yield _joined(pending)
+            pending, rows, nbytes = [], 0, 0
         if not small:
             yield batch
-    if held:
-        yield _joined(held)
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

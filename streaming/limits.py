@@ -65,29 +65,29 @@ def share(
     >>> share({a: 5, b: 5, c: 5}, Limits(2), turns={a: 8, b: 7}) == {a: 0, b: 1, c: 1}
     True
     """
-    waiting = {tp: amount for tp, amount in sorted(backlog.items()) if amount > 0}
-    left = _Left(limits, sizes or Sizes(), waiting)
+    amounts = {tp: amount for tp, amount in sorted(backlog.items()) if amount > 0}
+    budget = _BatchBudget(limits, sizes or Sizes(), amounts)
     if limits.nbytes is not None:
-        waiting = {tp: min(amount, left.credible(tp)) for tp, amount in waiting.items()}
+        amounts = {tp: min(amount, budget.credible(tp)) for tp, amount in amounts.items()}
     shares = dict.fromkeys(backlog, 0)
-    if left.enough_for(waiting):
-        return shares | waiting
-    order: Collection[TopicPartition] = waiting
-    if not left.enough_for(dict.fromkeys(waiting, 1)):
+    if budget.enough_for(amounts):
+        return shares | amounts
+    order: Collection[TopicPartition] = amounts
+    if not budget.enough_for(dict.fromkeys(amounts, 1)):
         last = turns or {}
-        order = sorted(waiting, key=lambda tp: (last.get(tp, -1), tp))
-    first = left.one_each(order)
-    more = left.divide({tp: amount - 1 for tp, amount in waiting.items() if tp in first})
+        order = sorted(amounts, key=lambda tp: (last.get(tp, -1), tp))
+    first = budget.one_each(order)
+    more = budget.divide({tp: amount - 1 for tp, amount in amounts.items() if tp in first})
     return shares | {tp: 1 + amount for tp, amount in more.items()}
 
 
-class _Left:
+class _BatchBudget:
     """What is left of a batch's limits while it is handed out."""
 
-    def __init__(self, limits: Limits, sizes: Sizes, waiting: Collection[TopicPartition]) -> None:
+    def __init__(self, limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]) -> None:
         self._offsets, self._nbytes, self._topics = limits.offsets, limits.nbytes, dict(limits.topics)
         self._sizes, self._most = sizes, limits.nbytes or 0
-        self._costs = {} if limits.nbytes is None else {tp: max(_mean(sizes, tp), 1) for tp in waiting}
+        self._costs = {} if limits.nbytes is None else {tp: max(_mean(sizes, tp), 1) for tp in partitions}
 
     def credible(self, tp: TopicPartition) -> int:
         """How many offsets of a partition are believed to be as large as those that have been seen."""
@@ -106,20 +106,20 @@ class _Left:
 
     def one_each(self, order: Collection[TopicPartition]) -> set[TopicPartition]:
         """Hand out one record each in this order; the first gets it whatever its size, who doesn't fit in ends it."""
-        taken: set[TopicPartition] = set()
+        served: set[TopicPartition] = set()
         for tp in order:
             if self._topics.get(tp.topic) == 0:
                 continue
-            if self._offsets == 0 or (taken and self._nbytes is not None and self._costs[tp] > self._nbytes):
+            if self._offsets == 0 or (served and self._nbytes is not None and self._costs[tp] > self._nbytes):
                 break
-            taken.add(tp)
+            served.add(tp)
             if tp.topic in self._topics:
                 self._topics[tp.topic] -= 1
             if self._offsets is not None:
                 self._offsets -= 1
             if self._nbytes is not None:
                 self._nbytes -= self._costs[tp]
-        return taken
+        return served
 
     def divide(self, backlog: Amounts) -> Amounts:
         """What every partition gets of the rest."""
@@ -158,19 +158,21 @@ def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> di
     alike = _level(weights.values(), limit // 2)
     fixed = sum(weight for weight in weights.values() if weight <= alike)
     large = sorted((weight, tp) for tp, weight in weights.items() if weight > alike)
-    rest, granted = sum(weight for weight, _ in large), 0
-    while (limit - fixed) * large[granted][0] < alike * rest:  # ends: at the latest, one has all that the others leave
-        rest, fixed, granted = rest - large[granted][0], fixed + alike, granted + 1
+    large_weight, granted = sum(weight for weight, _ in large), 0
+    while (limit - fixed) * large[granted][
+        0
+    ] < alike * large_weight:  # ends: at the latest, one has all that the others leave
+        large_weight, fixed, granted = large_weight - large[granted][0], fixed + alike, granted + 1
     parts = {tp: min(weight, alike) for tp, weight in weights.items()}
-    parts |= {tp: (limit - fixed) * weight // rest for weight, tp in large[granted:]}
+    parts |= {tp: (limit - fixed) * weight // large_weight for weight, tp in large[granted:]}
     shares = {tp: part // cost[tp] for tp, part in parts.items()}
-    left = limit - sum(amount * cost[tp] for tp, amount in shares.items())
-    remainders = {tp: (limit - fixed) * weight % rest for weight, tp in large[granted:]}
+    remainder = limit - sum(amount * cost[tp] for tp, amount in shares.items())
+    remainders = {tp: (limit - fixed) * weight % large_weight for weight, tp in large[granted:]}
     order = sorted(backlog, key=lambda tp: (shares[tp] * cost[tp] - parts[tp], -remainders.get(tp, 0), tp))
     for most in (1, limit):  # one more each, then whatever fits where one record costs more than another
         for tp in order:
-            more = min(backlog[tp] - shares[tp], left // cost[tp], most)
-            shares[tp], left = shares[tp] + more, left - more * cost[tp]
+            more = min(backlog[tp] - shares[tp], remainder // cost[tp], most)
+            shares[tp], remainder = shares[tp] + more, remainder - more * cost[tp]
     return shares
 
 

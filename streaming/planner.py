@@ -13,7 +13,7 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.streaming.cutting import cut
+from sparkcohort.streaming.cutting import cut_ranges
 from sparkcohort.streaming.limits import UNLIMITED, Limits, share
 from sparkcohort.streaming.source_offsets import Offsets
 
@@ -36,14 +36,14 @@ _OVERLOAD = 1.25  # a member with more than this multiple of its fair share is r
 def next_end(
     start: Offsets,
     log_ends: Offsets,
-    held: Collection[TopicPartition],
+    stuck_partitions: Collection[TopicPartition],
     limits: Limits = UNLIMITED,
     *,
     sizes: Sizes | None = None,
     turns: Mapping[TopicPartition, int] | None = None,
     beginnings: Offsets | None = None,
     reset: Offsets | None = None,
-    gone: Collection[TopicPartition] = (),
+    deleted: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, int]:
     """Where the next batch ends; equal to ``start`` when nothing waits.
 
@@ -52,13 +52,13 @@ def next_end(
     are known.  ``reset``: go on from these offsets without reading up to them; ``gone``: partitions deleted.
     ``sizes`` and ``turns`` as for ``limits.share``.
     """
-    reset, gone = reset or {}, frozenset(gone)
-    entering = {tp: at for tp, at in (beginnings or {}).items() if tp in log_ends and tp not in start}
-    begin = {tp: at for tp, at in sorted({**start, **entering}.items()) if tp not in gone}
-    stuck = frozenset(held) | frozenset(reset)
-    backlog = {tp: 0 if tp in stuck else max(log_ends.get(tp, at) - at, 0) for tp, at in begin.items()}
+    reset, deleted = reset or {}, frozenset(deleted)
+    entering = {tp: offset for tp, offset in (beginnings or {}).items() if tp in log_ends and tp not in start}
+    begin = {tp: offset for tp, offset in sorted({**start, **entering}.items()) if tp not in deleted}
+    stuck = frozenset(stuck_partitions) | frozenset(reset)
+    backlog = {tp: 0 if tp in stuck else max(log_ends.get(tp, offset) - offset, 0) for tp, offset in begin.items()}
     shares = share(backlog, limits, sizes=sizes, turns=turns) if limits and any(backlog.values()) else backlog
-    return {tp: reset.get(tp, at + shares[tp]) for tp, at in begin.items()}
+    return {tp: reset.get(tp, offset + shares[tp]) for tp, offset in begin.items()}
 
 
 class StartBehindEnd(CohortError):
@@ -83,10 +83,10 @@ def ranges_between(
 
 
 def _backwards(ranges: Sequence[tuple[TopicPartition, int, int]]) -> StartBehindEnd:
-    named = ", ".join(f"{tp.topic}-{tp.partition} from {first} to {last}" for tp, first, last in ranges[:10])
+    names = ", ".join(f"{tp.topic}-{tp.partition} from {first} to {last}" for tp, first, last in ranges[:10])
     more = f" and {len(ranges) - 10} more" if len(ranges) > 10 else ""
     return StartBehindEnd(
-        f"the planned batch goes backwards: {named}{more}. Its start and its end come from two different plans (a checkpoint "
+        f"the planned batch goes backwards: {names}{more}. Its start and its end come from two different plans (a checkpoint "
         "that was changed by hand, or that another query uses, too), or a topic was made anew. Nothing was read. Give the "
         "query its own checkpointLocation again, or a new one, and say by startingOffsets where it is to start"
     )
@@ -141,7 +141,7 @@ def make_slots(
     slots: list[Slot] = []
     for member, group in groups.items():
         least = _demanded(_records(group), records, min_partitions, max_records)
-        pieces = cut(
+        pieces = cut_ranges(
             group,
             parts[member] if len(parts[member]) >= least else [1] * least,
             least=least,
@@ -184,27 +184,27 @@ def _relieve(
 
     The beginnings stay, since those are what its agent has fetched ahead.
     """
-    taken: list[Range] = []
+    pieces: list[Range] = []
     for member, ranges in own.items():
         cost, fair = loads[member], _fair(member, total, cores)
         if cost - fair >= SPLIT_COST and cost > _OVERLOAD * fair:
             own[member] = []
             for r in sorted(ranges, key=lambda r: ((r.end - r.start) * costs[r[:2]], r)):
-                keep = _kept(r.end - r.start, fair, costs[r[:2]])
-                fair -= keep * costs[r[:2]]
-                own[member] += [r._replace(end=r.start + keep)] if keep else []
-                taken += [r._replace(start=r.start + keep)] if r.start + keep < r.end else []
+                count = _offsets_to_keep(r.end - r.start, fair, costs[r[:2]])
+                fair -= count * costs[r[:2]]
+                own[member] += [r._replace(end=r.start + count)] if count else []
+                pieces += [r._replace(start=r.start + count)] if r.start + count < r.end else []
             own[member].sort()
             loads[member] = _cost(own[member], costs)
-    return taken
+    return pieces
 
 
-def _kept(records: int, fair: int, cost: int) -> int:
+def _offsets_to_keep(records: int, fair: int, cost: int) -> int:
     """How many of a range's offsets its owner keeps when it may keep ``fair``: all or none if splitting won't pay."""
-    keep = min(records, max(fair, 0) // cost)
-    if SPLIT_COST // 2 <= keep * cost <= records * cost - SPLIT_COST // 2:
-        return keep
-    return records if 2 * keep >= records else 0
+    count = min(records, max(fair, 0) // cost)
+    if SPLIT_COST // 2 <= count * cost <= records * cost - SPLIT_COST // 2:
+        return count
+    return records if 2 * count >= records else 0
 
 
 def _by_core(load: int, slots: int, cores: int) -> list[int]:
@@ -219,7 +219,7 @@ def _filling(busy: Sequence[int], ranges: int, cost: int) -> list[int]:
     while most > 1 and (cost + sum(free[:most])) // most - free[most - 1] < TASK_COST:
         most -= 1
     level = (cost + sum(free[:most])) // max(most, 1)
-    return [level - each for each in free[:most]]
+    return [level - load for load in free[:most]]
 
 
 def _useful(ranges: int, cost: int, limit: int) -> int:

@@ -27,10 +27,10 @@ def offsets_behind_latest(progress: Any) -> list[dict[str, str]]:
     "avgOffsetsBehindLatest": "3.5"}``, over all partitions, in records; empty for a source that has told no ends of logs.
     """
     return [
-        {f"{name}OffsetsBehindLatest": str(value) for name, value in found.behind._asdict().items()}
-        if found is not None and found.behind is not None
+        {f"{name}OffsetsBehindLatest": str(value) for name, value in source.offsets_behind._asdict().items()}
+        if source is not None and source.offsets_behind is not None
         else {}
-        for found in _sources(progress)
+        for source in _sources(progress)
     ]
 
 
@@ -51,11 +51,11 @@ class ProgressListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  PySpark's name
         """A batch is in the commit log; Spark's events wait for this, so it only hands on."""
         progress = event.progress
-        sources = tuple(found for found in _sources(progress) if found is not None)
+        sources = tuple(source for source in _sources(progress) if source is not None)
         if sources:
-            ours = any(not partitions for found in sources for partitions in found.end.values())
+            is_ours = any(not partitions for source in sources for partitions in source.end.values())
             batch = calls.BatchCommitted(str(progress.id), progress.name or "", sources)
-            self._reports.tell(batch, ours=ours)
+            self._reports.add_batch(batch, is_ours=is_ours)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  PySpark's name
         """No batch, so nothing to tell."""
@@ -71,8 +71,8 @@ class ProgressListener(StreamingQueryListener):
 
 def _sources(progress: Any) -> list[calls.SourceProgress | None]:
     """The sources of a progress event; None for one whose offsets are none of Kafka's."""
-    given = [] if progress is None else progress["sources"] if isinstance(progress, dict) else progress.sources
-    return [_source(_field(each, "endOffset"), _field(each, "latestOffset")) for each in given]
+    sources = [] if progress is None else progress["sources"] if isinstance(progress, dict) else progress.sources
+    return [_source(_field(each, "endOffset"), _field(each, "latestOffset")) for each in sources]
 
 
 def _field(source: Any, name: str) -> str | bytes:
@@ -83,11 +83,11 @@ def _field(source: Any, name: str) -> str | bytes:
 
 def _source(end: str | bytes, latest: str | bytes) -> calls.SourceProgress | None:
     try:
-        ended = _OFFSETS.decode(end)
+        end_offsets = _OFFSETS.decode(end)
     except (ValueError, RecursionError):  # another source's
         return None
     try:
-        found = offsets_behind(ended, _OFFSETS.decode(latest))
+        lag = offsets_behind(end_offsets, _OFFSETS.decode(latest))
     except (ValueError, RecursionError):  # no ends were told
-        found = None
-    return calls.SourceProgress(ended, found)
+        lag = None
+    return calls.SourceProgress(end_offsets, lag)

@@ -49,17 +49,17 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._session: Session | None = None
-        self._told: Offsets | None = None  # where batch 0 starts, until its end is planned, too
+        self._first_start: Offsets | None = None  # where batch 0 starts, until its end is planned, too
         self._asked_end = self._replayed = False
         self._late: bool | None = None  # whether Spark's logs may be behind, once it is known
         self._ran = False
-        self._available_now = self._once = False
+        self._available_now = self._is_once = False
         self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
         self._last_progress: float | None = None
         self._reported: dict[str, Any] | None = None
         self._turns: dict[TopicPartition, int] = {}
         self._batches = 0
-        self._known = KnownOffsets()
+        self._offsets = KnownOffsets()
         self._first_ids: Ids = {}
         self._ids: Ids = {}  # of the topics that the offsets are of from which Spark goes on
 
@@ -108,22 +108,22 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session = self._driver
         start = session.initial()
         if not self._asked_end:
-            self._told = start
+            self._first_start = start
         self._first_ids = self._first_ids or session.topic_ids()
         return to_json_value(start, self._first_ids)
 
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
-        begin, ids, session = self._known.read(start), self._known.ids(start), self._driver
+        begin, ids, session = self._offsets.read(start), self._offsets.ids(start), self._driver
         session.end_batch()
         session.stands_in(ids)
         self._ids = ids
         self._asked_end = True
         trigger = self._trigger(limit)
-        self._once = trigger is hold.QueryTrigger.ONCE
+        self._is_once = trigger is hold.QueryTrigger.ONCE
         if self._replayed:
-            self._told = None
+            self._first_start = None
         session.begin(begin)
         session.check()
         self._hand_over_if_asked(session, begin)
@@ -132,14 +132,14 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end, ids_now = self._next_end(session, begin, ids, limits, trigger)
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
             self._commit(session, begin, final=self._available_now)
-        idle = end == begin and all(ids_now.get(topic) == known for topic, known in ids.items())
-        value = start if idle else self._known.write(end, ids_now)
+        idle = end == begin and all(ids_now.get(topic) == topic_id for topic, topic_id in ids.items())
+        value = start if idle else self._offsets.write(end, ids_now)
         if idle:
             session.reached_clean_point(late=self._may_be_late())
         else:
             session.planning(end)
-        if begin == self._told:
-            session.plan(begin, end, self._known.ids(value))
+        if begin == self._first_start:
+            session.plan(begin, end, self._offsets.ids(value))
         session.announce(end)
         session.join(bounded=self._trigger(limit).bounded)
         if idle:
@@ -148,7 +148,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_progress = time.monotonic()
         if limits:
             self._batches += 1
-            self._turns |= {tp: self._batches for tp, at in end.items() if at > begin.get(tp, at)}
+            self._turns |= {tp: self._batches for tp, offset in end.items() if offset > begin.get(tp, offset)}
         return value
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
@@ -158,19 +158,19 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
         """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
-        first, last = self._known.read(start), self._known.read(end)
-        session, ids = self._driver, self._known.ids(end)
-        if self._told is not None and not self._asked_end:
+        first, last = self._offsets.read(start), self._offsets.read(end)
+        session, ids = self._driver, self._offsets.ids(end)
+        if self._first_start is not None and not self._asked_end:
             first = session.replayed(last, ids)  # no batch is new whose end nobody asked for
             self._replayed = True
         else:
-            self._told = None
+            self._first_start = None
         self._ran = True
-        session.stands_in(self._known.ids(start))
+        session.stands_in(self._offsets.ids(start))
         session.begin(first)
         session.in_flight(end, last, ids)
         slots = planner.make_slots(
-            self._ranges(session, first, last, {} if self._told is not None else self._known.ids(start), ids),
+            self._ranges(session, first, last, {} if self._first_start is not None else self._offsets.ids(start), ids),
             session.owners(),
             session.cores(),
             sizes=session.sizes(),
@@ -189,18 +189,18 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends_with(self, end: Offsets) -> bool:
         """Whether a bounded query has no batch after the one that ends at ``end``."""
         stops = self._stops or {}
-        return self._once or (bool(stops) and all(end.get(tp, -1) >= at for tp, at in stops.items()))
+        return self._is_once or (bool(stops) and all(end.get(tp, -1) >= offset for tp, offset in stops.items()))
 
     def _ranges(self, session: Session, start: Offsets, end: Offsets, ids: Ids, ids_now: Ids) -> tuple[Range, ...]:
         new = planner.new_partitions(start, end)
         # A topic made anew: what was left of the old one can't be read, and the new one begins with the next batch.
-        anew = {topic for topic, topic_id in ids_now.items() if ids.get(topic, topic_id) != topic_id}
-        if anew:
-            start = {tp: at for tp, at in start.items() if tp.topic not in anew}
-            end = {tp: at for tp, at in end.items() if tp in new or tp.topic not in anew}
+        recreated = {topic for topic, topic_id in ids_now.items() if ids.get(topic, topic_id) != topic_id}
+        if recreated:
+            start = {tp: offset for tp, offset in start.items() if tp.topic not in recreated}
+            end = {tp: offset for tp, offset in end.items() if tp in new or tp.topic not in recreated}
         beginnings = session.beginnings_of_new(new) if new else {}
         # What has aged out since it was planned the session has told of.
-        entering = {tp: min(at, end[tp]) for tp, at in beginnings.items()}
+        entering = {tp: min(offset, end[tp]) for tp, offset in beginnings.items()}
         return planner.ranges_between(start, end, entering, session.explained(start, end))
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
@@ -209,10 +209,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's logs have the batch that ended at ``end``: told late, with a batch after it, but true under every mode."""
-        ids = self._known.ids(end)
+        ids = self._offsets.ids(end)
         # What comes after it may be of a topic made anew by now: then Kafka has nothing any more to commit this for.
-        if self._late and all(self._ids.get(topic, known) == known for topic, known in ids.items()):
-            self._driver.commit(self._known.read(end), final=False)
+        if self._late and all(self._ids.get(topic, topic_id) == topic_id for topic, topic_id in ids.items()):
+            self._driver.commit(self._offsets.read(end), final=False)
 
     def stop(self) -> None:
         """End the run: agents go, ports close."""
@@ -241,19 +241,21 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             snapshot = session.refresh(REFRESH_S)
             losses = session.losses(start, ids, snapshot)
-            held = hold.held(snapshot.unreachable, start, self._stops)
-            at = hold.Situation(held, losses.doubted, self._stops is not None, waited_s=time.monotonic() - began)
-            decision = hold.decide(policy, trigger, at)
+            held_partitions = hold.held_partitions(snapshot.unreachable, start, self._stops)
+            situation = hold.Situation(
+                held_partitions, losses.doubted, self._stops is not None, waited_s=time.monotonic() - began
+            )
+            decision = hold.decide(policy, trigger, situation)
             if decision is hold.HoldDecision.PLAN and self._available_now and self._stops is None:
                 self._stops = dict(snapshot.ends)
             if decision in (hold.HoldDecision.PLAN, hold.HoldDecision.PLAN_OTHERS):
-                end = self._advance(session, start, snapshot, held, losses, limits, bounded=trigger.bounded)
+                end = self._advance(session, start, snapshot, held_partitions, losses, limits, bounded=trigger.bounded)
                 if end != start or decision is hold.HoldDecision.PLAN:
                     return end, losses.ids
-                at = at._replace(nothing_else=True, waited_s=time.monotonic() - began)
-                decision = hold.decide(policy, trigger, at)
+                situation = situation._replace(nothing_else=True, waited_s=time.monotonic() - began)
+                decision = hold.decide(policy, trigger, situation)
             if decision is hold.HoldDecision.FAIL:
-                raise hold.failure(policy, at, snapshot.unreachable)
+                raise hold.failure(policy, situation, snapshot.unreachable)
             self._commit(session, start, final=False)
             self._hand_over_if_asked(session, start)
             session.pause(HELD_POLL_S)
@@ -266,7 +268,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _commit(self, session: Session, start: Offsets, *, final: bool) -> None:
         """Commit ``start`` if that is certain to be in Spark's commit log; if not, it comes with ``commit``."""
-        if start != self._told and not self._may_be_late():
+        if start != self._first_start and not self._may_be_late():
             session.commit(start, final=final)
 
     def _may_be_late(self) -> bool:
@@ -282,7 +284,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session: Session,
         start: Offsets,
         snapshot: Snapshot,
-        held: frozenset[TopicPartition],
+        held_partitions: frozenset[TopicPartition],
         losses: Losses,
         limits: Limits,
         *,
@@ -298,21 +300,21 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planner.next_end(
             start,
             ends,
-            held | losses.doubted,
+            held_partitions | losses.doubted,
             limits,
             sizes=session.sizes() if limits.nbytes is not None else None,
             turns=self._turns,
             beginnings=beginnings,
             reset=losses.reset,
-            gone=losses.gone,
+            deleted=losses.gone,
         )
 
     def _holds_back(self, start: Offsets, ends: Offsets) -> bool:
         """Whether ``minOffsetsPerTrigger`` wants to wait for more; the first batch is never held."""
-        waiting = sum(max(end - start.get(tp, end), 0) for tp, end in ends.items())
+        backlog = sum(max(end - start.get(tp, end), 0) for tp, end in ends.items())
         elapsed_ms = None if self._last_progress is None else int((time.monotonic() - self._last_progress) * 1000)
         least, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
-        return planner.hold_back(waiting, least, elapsed_ms, delay_ms)
+        return planner.hold_back(backlog, least, elapsed_ms, delay_ms)
 
 
 def _where_reachable(session: Session, new: list[TopicPartition]) -> Offsets:

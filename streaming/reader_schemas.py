@@ -35,27 +35,27 @@ def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
     from sparkcohort.runtime.shell.registry.schema_registry import SchemaRegistry, subject_name  # noqa: PLC0415  rarely
     from sparkcohort.runtime.shell.registry.settings import read_settings  # noqa: PLC0415
 
-    made, which = column.decoding, column.field.name.lower()
+    decoding, part = column.decoding, column.field.name.lower()
     topics = {*options.subscription.topics, *(tp.topic for tp in options.subscription.partitions)}
-    if not made.subject and len(topics) != 1:
+    if not decoding.subject and len(topics) != 1:
         raise OptionError(
-            f"option {which}.format=avro with schema.registry.url: records of several topics are read with one schema, so "
-            f"set {which}.subject to the subject that has it, or {which}.schema"
+            f"option {part}.format=avro with schema.registry.url: records of several topics are read with one schema, so "
+            f"set {part}.subject to the subject that has it, or {part}.schema"
         )
-    settings = read_settings(dict(made.registry))
+    settings = read_settings(dict(decoding.registry))
     if settings is None:
         return column, ""
     registry = SchemaRegistry(settings)
     try:
-        found = registry.reader_schema(subject_name(min(topics, default=""), which, made.subject), made.version)
+        latest = registry.reader_schema(subject_name(min(topics, default=""), part, decoding.subject), decoding.version)
     finally:
         registry.close()
-    if found.schema.kind != "AVRO":
+    if latest.schema.kind != "AVRO":
         raise OptionError(
-            f"option {which}.format=avro: subject {found.subject!r}, version {found.version} has a schema of "
-            f"{found.schema.kind}"
+            f"option {part}.format=avro: subject {latest.subject!r}, version {latest.version} has a schema of "
+            f"{latest.schema.kind}"
         )
-    where = f"subject {found.subject!r}, version {found.version}, of the schema registry"
-    made = with_schema(which, made, found.schema.text, found.schema.references, where)
-    note = f"{which}s are read with version {found.version} of subject {found.subject!r} (schema {found.schema_id})"
-    return column._replace(type=made.type, decoding=made), note
+    place = f"subject {latest.subject!r}, version {latest.version}, of the schema registry"
+    decoding = with_schema(part, decoding, latest.schema.text, latest.schema.references, place)
+    note = f"{part}s are read with version {latest.version} of subject {latest.subject!r} (schema {latest.schema_id})"
+    return column._replace(type=decoding.type, decoding=decoding), note

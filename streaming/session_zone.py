@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ZONE, KIND = "spark.sql.session.timeZone", "spark.sql.timestampType"
 DISALLOWED: Final = "spark.sql.kafka.disallowedOptions"
-_SAME: Final = (UTC, "Etc/UTC", "Z", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "+00:00", "UTC+00:00", "GMT+00:00")
+_UTC_NAMES: Final = (UTC, "Etc/UTC", "Z", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "+00:00", "UTC+00:00", "GMT+00:00")
 
 
 def local_property(name: str) -> str:
@@ -41,22 +41,22 @@ def check_session(options: SourceOptions) -> None:
 
 def _check_timestamps(columns: Columns) -> None:
     """Raises OptionError where from_json would read a timestamp of these columns otherwise in this session."""
-    for each in columns:
-        made = each.decoding
-        if made.format is not Format.JSON or each.field not in (Field.KEY, Field.VALUE):
+    for column in columns:
+        decoding = column.decoding
+        if decoding.format is not Format.JSON or column.field not in (Field.KEY, Field.VALUE):
             continue
-        which = each.field.name.lower()
-        if made.bare_timestamps and local_property(KIND).upper() == "TIMESTAMP_NTZ":
+        part = column.field.name.lower()
+        if decoding.bare_timestamps and local_property(KIND).upper() == "TIMESTAMP_NTZ":
             raise OptionError(
-                f"option {which}.schema: TIMESTAMP is TIMESTAMP_NTZ in this session ({KIND}), and TIMESTAMP_LTZ here: write one "
+                f"option {part}.schema: TIMESTAMP is TIMESTAMP_NTZ in this session ({KIND}), and TIMESTAMP_LTZ here: write one "
                 "of these"
             )
-        if made.timezone or all(kind.kind != "timestamp" for _, kind in walk(each.type)):
+        if decoding.timezone or all(kind.kind != "timestamp" for _, kind in walk(column.type)):
             continue
         zone = local_property(ZONE)
-        if zone not in _SAME if zone else time.timezone or time.daylight:
-            named = zone or "that of this host"
+        if zone not in _UTC_NAMES if zone else time.timezone or time.daylight:
+            zone_name = zone or "that of this host"
             raise OptionError(
-                f"option {which}.timezone: the session's time zone is {named} ({ZONE}), and a TIMESTAMP whose text names no zone "
-                f"would be read as UTC: set {which}.timezone to {zone or 'the zone of these timestamps'}, or to UTC"
+                f"option {part}.timezone: the session's time zone is {zone_name} ({ZONE}), and a TIMESTAMP whose text names no zone "
+                f"would be read as UTC: set {part}.timezone to {zone or 'the zone of these timestamps'}, or to UTC"
             )

@@ -54,11 +54,11 @@ class CohortSource(DataSource):
         if self._batch is None:
             from sparkcohort.runtime.shell.options.batch_options import parse_batch  # noqa: PLC0415  not to be found
 
-            parsed, known = parse_batch(self.options), self._stream
+            parsed, stream = parse_batch(self.options), self._stream
             # A registry is asked once, or the rows could have another schema than the one that Spark was told.
             source = (
-                replace(parsed.source, columns=known.columns, notes=known.notes)
-                if known is not None
+                replace(parsed.source, columns=stream.columns, notes=stream.notes)
+                if stream is not None
                 else with_registered(_allowed(parsed.source))
             )
             self._batch = replace(parsed, source=source)
@@ -88,8 +88,8 @@ class CohortSource(DataSource):
     def schema(self) -> StructType:
         """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
         columns = self._columns()
-        if why := unknown_fields(columns):
-            raise OptionError(why)
+        if problem := unknown_fields(columns):
+            raise OptionError(problem)
         return StructType([StructField(each.name, data_type(each.type)) for each in columns])
 
     @message_first
@@ -132,5 +132,5 @@ def _allowed(options: SourceOptions) -> SourceOptions:
 
 def _with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:
     """The options with the columns of a schema that may be the user's.  Raises OptionError."""
-    asked = [UserColumn(each.name, column_type(each.dataType), each.nullable) for each in schema.fields]
-    return options.with_columns(chosen_columns(asked, with_headers(options.columns)))
+    user_columns = [UserColumn(each.name, column_type(each.dataType), each.nullable) for each in schema.fields]
+    return options.with_columns(chosen_columns(user_columns, with_headers(options.columns)))

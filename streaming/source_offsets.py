@@ -40,8 +40,8 @@ def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[st
     value: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         value.setdefault(topic, {})[str(partition)] = offset
-    named = [f"{topic}{OF_ID}{ids[topic]}" for topic in value if topic in ids] if ids else []
-    return value | {name: {} for name in named}
+    id_keys = [f"{topic}{OF_ID}{ids[topic]}" for topic in value if topic in ids] if ids else []
+    return value | {name: {} for name in id_keys}
 
 
 def from_json_value(value: object, source: str = "source offset") -> dict[TopicPartition, int]:
@@ -76,9 +76,9 @@ class KnownOffsets:
         return value
 
     def _lookup(self, value: object) -> tuple[object, Offsets, Ids]:
-        for found in self._last:
-            if found[0] == value:
-                return found
+        for entry in self._last:
+            if entry[0] == value:
+                return entry
         return self._remember(value, from_json_value(value), ids_in(value))
 
     def _remember(self, value: object, offsets: Offsets, ids: Ids) -> tuple[object, Offsets, Ids]:

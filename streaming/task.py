@@ -45,7 +45,7 @@ CALL_PAUSE_S = 0.5
 REPORT_S = 5.0
 """How long a task's report may take: an audit, for which no core is kept waiting."""
 
-_alone: dict[str, str] = {}
+_no_agent_reasons: dict[str, str] = {}
 """By address: why this executor can have no agent, as its last start has shown; the next claim tells the driver."""
 
 
@@ -56,7 +56,7 @@ class _Tally:
     agent: list[int] = field(default_factory=lambda: [0, 0])
     direct: list[int] = field(default_factory=lambda: [0, 0])
     timed_out: bool = False
-    anew: set[str] = field(default_factory=set)  # topics made anew under the plan
+    recreated: set[str] = field(default_factory=set)  # topics made anew under the plan
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     bad: list[calls.MalformedCount] = field(default_factory=list)
 
@@ -91,11 +91,11 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
 def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) -> Iterator[pa.RecordBatch]:
     """From the agent what it has, the rest directly."""
-    left = ranges = list(claimed.ranges)
+    remaining = ranges = list(claimed.ranges)
     if claimed.agent and ranges:
-        left = yield from slot_client.from_agent(claimed, ranges, tally)
-    if left:
-        yield from slot_client.directly(left, claimed.ids, tally)
+        remaining = yield from slot_client.from_agent(claimed, ranges, tally)
+    if remaining:
+        yield from slot_client.directly(remaining, claimed.ids, tally)
 
 
 class _SlotClient:
@@ -104,7 +104,7 @@ class _SlotClient:
     def __init__(self, options: SourceOptions, partition: SlotPartition) -> None:
         """Nobody is asked yet."""
         self.options, self._partition, self._run = options, partition, partition.run
-        self._executor, self._alone = _executor()
+        self._executor, self._no_agent_reason = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
         self._agent = TaskClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
         self._claims_through_agent = self._reports_through_agent = (
@@ -131,9 +131,9 @@ class _SlotClient:
                 _agent_answered(self._address)
                 return claimed
         self._agent_missing = self._executor is not None and not self._claims_through_agent
-        if alone := self._alone or _alone.get(self._address, ""):
-            why, host = printable(alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
-            claim = structs.replace(claim, alone=why, host=host)
+        if no_agent := self._no_agent_reason or _no_agent_reasons.get(self._address, ""):
+            reason, host = printable(no_agent, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
+            claim = structs.replace(claim, no_agent_reason=reason, host=host)
         claimed = calls.decode(self._call(claim), calls.ClaimReply)
         self._agent_missing &= not (claimed.last or claimed.error)
         return _accepted(claimed)
@@ -144,8 +144,8 @@ class _SlotClient:
             return
         from sparkcohort.streaming import agent_start  # noqa: PLC0415  once an executor, and behind the rows
 
-        why = agent_start.ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
-        _alone[self._address] = why
+        reason = agent_start.ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
+        _no_agent_reasons[self._address] = reason
 
     def from_agent(
         self, claimed: calls.ClaimReply, ranges: list[Range], tally: _Tally
@@ -155,15 +155,15 @@ class _SlotClient:
         try:
             for step in self._agent.read(ranges, claimed.planned_starts, claimed.sequence, claimed.ids):
                 if step.batch is not None and step.batch.num_rows:
-                    moved = (ranges[index].tp for index, _ in step.positions)
-                    tally.count(tally.agent, step.batch.num_rows, zip(moved, step.sizes, strict=True))
+                    partitions = (ranges[index].tp for index, _ in step.positions)
+                    tally.count(tally.agent, step.batch.num_rows, zip(partitions, step.sizes, strict=True))
                     yield step.batch
-                for index, at in step.positions:
-                    stands[index] = at
+                for index, offset in step.positions:
+                    stands[index] = offset
         except AgentTimeout:
             tally.timed_out = True
             self._claims_through_agent = self._reports_through_agent = False
-        return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
+        return [item._replace(start=offset) for item, offset in zip(ranges, stands, strict=True) if offset < item.end]
 
     def directly(self, ranges: list[Range], ids: dict[str, str], tally: _Tally) -> Iterator[pa.RecordBatch]:
         """Read ranges from Kafka; where this executor doesn't reach a leader, through the driver."""
@@ -174,7 +174,7 @@ class _SlotClient:
         for tp, batch in reading.batches(ranges, ids):
             tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
             yield batch
-        tally.anew |= reading.replaced
+        tally.recreated |= reading.replaced
         tally.bad = reading.malformed
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
@@ -187,7 +187,7 @@ class _SlotClient:
             direct=(tally.direct[0], tally.direct[1]),
             sizes=tuple(tally.sizes.get(item.tp, 0) for item in ranges),  # a slot has one range of a partition at most
             timed_out=tally.timed_out,
-            anew=tuple(sorted(tally.anew)),
+            recreated=tuple(sorted(tally.recreated)),
             bad=tuple(tally.bad),
         )
         try:
@@ -246,23 +246,23 @@ def _accepted(reply: calls.ClaimReply) -> calls.ClaimReply:
 
 def _agent_answered(address: str) -> None:
     """The agent is there: what an earlier one's ends have taught counts no more."""
-    if address in _alone:
+    if address in _no_agent_reasons:
         from sparkcohort.streaming import agent_start  # noqa: PLC0415  it is imported where one was started
 
-        agent_start.answered(address)
-        del _alone[address]
+        agent_start.forget_starts(address)
+        del _no_agent_reasons[address]
 
 
 @cache
 def _executor() -> tuple[Executor | None, str]:
     """The executor of this worker, for life (a worker doesn't outlive its executor), or why there is none."""
     try:
-        found = find_executor()
+        executor = find_executor()
     except NoExecutor as error:
         return None, str(error)
     # With spark.task.cpus an executor runs fewer tasks at a time than it has cores: a slot more would wait for a second turn.
     context = TaskContext.get()
-    return replace(found, cores=max(found.cores // max(context.cpus(), 1), 1) if context else found.cores), ""
+    return replace(executor, cores=max(executor.cores // max(context.cpus(), 1), 1) if context else executor.cores), ""
 
 
 def _driver_host() -> str:

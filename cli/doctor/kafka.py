@@ -119,7 +119,7 @@ def _listeners(conf: Mapping[str, str], brokers: Mapping[int, tuple[str, int]], 
     impossible = connection.unsupported(conf)
     if impossible:
         return [not_asked("listeners", f"each one can't be tried by our own client ({impossible}); {remark}")]
-    settings = connection.Settings.of(conf)
+    settings = connection.Settings.parse(conf)
     nodes = sorted(brokers.items())[:MOST_BROKERS]
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda node: _listener(node[0], node[1][0], node[1][1], settings), nodes))

@@ -54,8 +54,8 @@ class Plan:
 
     def unclaimed(self) -> tuple[int, ...]:
         """Positions of the slots that nobody has claimed yet."""
-        taken = set(self.claims.values())
-        return tuple(position for position in range(len(self.slots)) if position not in taken)
+        claimed_positions = set(self.claims.values())
+        return tuple(position for position in range(len(self.slots)) if position not in claimed_positions)
 
 
 def new_plan(plan_id: str, slots: Iterable[Slot]) -> Plan:
@@ -81,20 +81,22 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
 
 def awaited(plans: Iterable[tuple[Plan, Collection[Range]]]) -> str:
     """What a batch waits for, in words, by its plans and the ranges of each that are owed."""
-    begun, others, planned = set[TopicPartition](), set[TopicPartition](), False
-    for plan, owed in plans:
+    running, waiting_tasks, planned = set[TopicPartition](), set[TopicPartition](), False
+    for plan, undelivered in plans:
         planned, idle = True, set(plan.unclaimed())
         for position, slot in enumerate(plan.slots):
-            (others if position in idle else begun).update(item.tp for item in slot.ranges if item in owed)
+            (waiting_tasks if position in idle else running).update(
+                item.tp for item in slot.ranges if item in undelivered
+            )
     if not planned:
         return "Spark to plan it"
-    parts = [f"tasks that read {names_of(begun)}"] if begun else []
-    parts += [f"tasks that have not begun and are to read {names_of(others)}"] if others else []
+    parts = [f"tasks that read {names_of(running)}"] if running else []
+    parts += [f"tasks that have not begun and are to read {names_of(waiting_tasks)}"] if waiting_tasks else []
     return ", and for ".join(parts) or "the sink, the query's own code, or the next trigger"
 
 
 def _choose(plan: Plan, member: str | None) -> int:
-    left: dict[str | None, list[tuple[int, int]]] = {}
+    unclaimed_by_member: dict[str | None, list[tuple[int, int]]] = {}
     unclaimed = plan.unclaimed()
     able = [position for position in unclaimed if member is None or member not in plan.slots[position].avoid]
     if not able:
@@ -103,11 +105,11 @@ def _choose(plan: Plan, member: str | None) -> int:
         )
     for position in able:
         slot = plan.slots[position]
-        left.setdefault(slot.member, []).append(
+        unclaimed_by_member.setdefault(slot.member, []).append(
             (-(slot.cost or slot.records), position)
         )  # least is: largest, then first
     for first_choice in (member, None):
-        if first_choice in left:
-            return min(left[first_choice])[1]
-    most_left = min(left.values(), key=lambda slots: (sum(size for size, _ in slots), min(slots)[1]))
+        if first_choice in unclaimed_by_member:
+            return min(unclaimed_by_member[first_choice])[1]
+    most_left = min(unclaimed_by_member.values(), key=lambda slots: (sum(size for size, _ in slots), min(slots)[1]))
     return min(most_left)[1]

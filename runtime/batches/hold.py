@@ -40,7 +40,7 @@ FAIL_AFTER_S: Final = 5.0
 LEADERLESS: Final = "no leader is available"
 UNANSWERED: Final = "its leader has not answered yet"
 NOT_TOLD: Final = "where its log begins is not told"
-NAMED: Final = 10  # partitions that an error names one by one
+MOST_NAMED: Final = 10  # partitions that an error names one by one
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 Reasons: TypeAlias = Mapping[TopicPartition, str]
@@ -88,24 +88,24 @@ class HoldDecision(Enum):
 class Situation(NamedTuple):
     """What stands in the way of the next batch."""
 
-    held: Collection[TopicPartition] = ()  # unreachable, with something to give (``held``)
+    unreachable: Collection[TopicPartition] = ()  # unreachable, with something to give (``held``)
     doubted: Collection[TopicPartition] = ()
     stops_known: bool = False  # AvailableNow has seen all ends; False under any other trigger
     nothing_else: bool = False  # planned without what is held and doubted, the batch was empty
     waited_s: float = 0.0
 
 
-def decide(policy: Policy, trigger: QueryTrigger, at: Situation) -> HoldDecision:
+def decide(policy: Policy, trigger: QueryTrigger, situation: Situation) -> HoldDecision:
     """Whether the next batch is planned now, waited for, or the end of the query."""
-    waits_for_brokers = bool(at.held) and (trigger.bounded or policy.mode != "hold")
-    waits_for_doubts = bool(at.doubted) and trigger.bounded
+    waits_for_brokers = bool(situation.unreachable) and (trigger.bounded or policy.mode != "hold")
+    waits_for_doubts = bool(situation.doubted) and trigger.bounded
     if not (waits_for_brokers or waits_for_doubts):
         return HoldDecision.PLAN
-    if at.stops_known and not at.nothing_else:
+    if situation.stops_known and not situation.nothing_else:
         return HoldDecision.PLAN_OTHERS
     # What may be lost is known after LAG_S, or never, where nobody tells where its log begins.
-    limit_s = policy.batch_timeout_s + (0 if at.held else LAG_S)
-    return HoldDecision.FAIL if at.waited_s > limit_s else HoldDecision.WAIT
+    limit_s = policy.batch_timeout_s + (0 if situation.unreachable else LAG_S)
+    return HoldDecision.FAIL if situation.waited_s > limit_s else HoldDecision.WAIT
 
 
 def decide_start(policy: Policy, missing: Collection[TopicPartition] | bool, waited_s: float) -> HoldDecision:
@@ -131,12 +131,18 @@ def unreachable(
 
     ``reasons``: what the last questions for ends came to; ``unanswered``: why a partition that has none has no end either.
     """
-    known = frozenset(partitions)
-    found = {tp: why for tp, why in reasons.items() if tp in known} | dict.fromkeys(leaderless, LEADERLESS)
-    return found | {tp: unanswered for tp in known if tp not in ends and tp not in found}
+    considered = frozenset(partitions)
+    unreachable_reasons = {tp: reason for tp, reason in reasons.items() if tp in considered} | dict.fromkeys(
+        leaderless, LEADERLESS
+    )
+    return unreachable_reasons | {
+        tp: unanswered for tp in considered if tp not in ends and tp not in unreachable_reasons
+    }
 
 
-def held(unreachable: Iterable[TopicPartition], start: Offsets, stops: Offsets | None) -> frozenset[TopicPartition]:
+def held_partitions(
+    unreachable: Iterable[TopicPartition], start: Offsets, stops: Offsets | None
+) -> frozenset[TopicPartition]:
     """The unreachable partitions that have something to give: all, but after AvailableNow has its ends (``stops``)."""
     if stops is None:
         return frozenset(unreachable)
@@ -145,7 +151,7 @@ def held(unreachable: Iterable[TopicPartition], start: Offsets, stops: Offsets |
 
 def doubted(
     start: Iterable[TopicPartition],
-    found: Mismatches,
+    mismatches: Mismatches,
     unsure: Collection[TopicPartition],
     reset: Collection[TopicPartition],
 ) -> frozenset[TopicPartition]:
@@ -153,13 +159,15 @@ def doubted(
 
     ``unsure``: partitions whose leader does not tell where its epoch ends.
     """
-    anew = frozenset(tp for tp in start if tp.topic in found.anew) if found.anew else frozenset()
-    return (anew - found.gone | found.shorter | frozenset(unsure)) - frozenset(reset)
+    recreated = (
+        frozenset(tp for tp in start if tp.topic in mismatches.recreated) if mismatches.recreated else frozenset()
+    )
+    return (recreated - mismatches.deleted | mismatches.shorter | frozenset(unsure)) - frozenset(reset)
 
 
-def unknown_ends(wanted: Iterable[TopicPartition], ends: Offsets, unreachable: Reasons) -> list[TopicPartition]:
+def unknown_ends(partitions: Iterable[TopicPartition], ends: Offsets, unreachable: Reasons) -> list[TopicPartition]:
     """Those whose end isn't known by now: an unreachable one's is old."""
-    return [tp for tp in wanted if tp in unreachable or tp not in ends]
+    return [tp for tp in partitions if tp in unreachable or tp not in ends]
 
 
 def up_to(ends: Offsets, stops: Offsets | None) -> Offsets:
@@ -185,12 +193,12 @@ def is_unreachable(error: CohortError) -> bool:
     return error.error == UNREACHABLE
 
 
-def failure(policy: Policy, at: Situation, reasons: Reasons) -> CohortError:
+def failure(policy: Policy, situation: Situation, reasons: Reasons) -> CohortError:
     """The error for ``HoldDecision.FAIL``: what was waited for in vain, by which option, and that nothing is lost."""
     option = "unreachable.partitions=fail" if policy.mode == "fail" else "unreachable.timeout.ms"
-    missing = sorted(at.held or at.doubted)
-    names = ", ".join(f"{tp.topic}-{tp.partition} ({reasons.get(tp, NOT_TOLD)})" for tp in missing[:NAMED])
-    more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+    missing = sorted(situation.unreachable or situation.doubted)
+    names = ", ".join(f"{tp.topic}-{tp.partition} ({reasons.get(tp, NOT_TOLD)})" for tp in missing[:MOST_NAMED])
+    more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
     return CohortError(
         f"{policy.batch_timeout_s:g} s have passed ({option}) and these partitions cannot be reached: {names}{more}. "
         "Their brokers are down or cut off; start the query again when they are back (nothing is lost: the checkpoint has "

@@ -58,13 +58,13 @@ class Bounds(NamedTuple):
     first: int | None = None
     end: int | None = None
 
-    def within(self, other: Bounds) -> Bounds:
+    def intersect(self, bounds: Bounds) -> Bounds:
         """The numbers that are in both."""
-        firsts = [each for each in (self.first, other.first) if each is not None]
-        ends = [each for each in (self.end, other.end) if each is not None]
+        firsts = [each for each in (self.first, bounds.first) if each is not None]
+        ends = [each for each in (self.end, bounds.end) if each is not None]
         return Bounds(max(firsts, default=None), min(ends, default=None))
 
-    def of(self, whole: Range) -> Range:
+    def clip(self, whole: Range) -> Range:
         """What of a range of offsets is within; it may be empty, and keeps its place."""
         start = whole.start if self.first is None else min(max(whole.start, self.first), whole.end)
         return whole._replace(start=start, end=whole.end if self.end is None else max(min(whole.end, self.end), start))
@@ -89,36 +89,36 @@ def selection(conditions: Iterable[Condition]) -> Selection:
     """What rows for which all conditions hold have in common."""
     places: list[Condition] = []
     offsets = times = Bounds()
-    for each in conditions:
-        if each.field in (Field.TOPIC, Field.PARTITION):
-            places.append(each)
-        elif each.field is Field.OFFSET:
-            offsets = offsets.within(_bounds(each))
-        elif each.field is Field.TIMESTAMP:
-            micros = _bounds(each)
-            times = times.within(Bounds(_in_millis(micros.first), _in_millis(micros.end)))
+    for condition in conditions:
+        if condition.field in (Field.TOPIC, Field.PARTITION):
+            places.append(condition)
+        elif condition.field is Field.OFFSET:
+            offsets = offsets.intersect(_bounds(condition))
+        elif condition.field is Field.TIMESTAMP:
+            micros = _bounds(condition)
+            times = times.intersect(Bounds(_in_millis(micros.first), _in_millis(micros.end)))
     return Selection(tuple(places), offsets, times)
 
 
 def narrowed(ranges: Sequence[Range], selected: Selection) -> tuple[Range, ...]:
     """What of the ranges is wanted by partition and by offset; empty ones are left out."""
-    cut = (selected.offsets.of(each) for each in ranges if selected.wants(each.tp))
-    return tuple(each for each in cut if each.start < each.end)
+    clipped = (selected.offsets.clip(each) for each in ranges if selected.wants(each.tp))
+    return tuple(each for each in clipped if each.start < each.end)
 
 
-def between(
+def clip_to_times(
     ranges: Sequence[Range], firsts: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
 ) -> tuple[Range, ...]:
     """The ranges from the first record that is young enough (None: there is none) to the end of those that can be old enough.
 
     A partition that is not named has no such bound; empty ranges are left out.
     """
-    cut = (
-        Bounds(each.end if first is None else first, ends.get(each.tp)).of(each)
+    clipped = (
+        Bounds(each.end if first is None else first, ends.get(each.tp)).clip(each)
         for each in ranges
         for first in (firsts.get(each.tp, each.start),)
     )
-    return tuple(each for each in cut if each.start < each.end)
+    return tuple(each for each in clipped if each.start < each.end)
 
 
 def _in_millis(micros: int | None) -> int | None:
@@ -148,20 +148,20 @@ def _holds(condition: Condition, value: Value) -> bool:
     comparison, values = condition.comparison, condition.values
     if comparison in (Comparison.EQUAL, Comparison.IN):
         return value in values
-    against = values[0]
-    if isinstance(value, str) and isinstance(against, str):
+    bound = values[0]
+    if isinstance(value, str) and isinstance(bound, str):
         # Spark compares strings by their UTF-8 bytes.
-        return _compare(comparison, value.encode(), against.encode())
-    if isinstance(value, int) and isinstance(against, int):
-        return _compare(comparison, value, against)
+        return _compare(comparison, value.encode(), bound.encode())
+    if isinstance(value, int) and isinstance(bound, int):
+        return _compare(comparison, value, bound)
     return True
 
 
-def _compare(comparison: Comparison, value: int | bytes, against: int | bytes) -> bool:
+def _compare(comparison: Comparison, value: int | bytes, bound: int | bytes) -> bool:
     if comparison is Comparison.GREATER:
-        return value > against  # type: ignore[operator]
+        return value > bound  # type: ignore[operator]
     if comparison is Comparison.GREATER_OR_EQUAL:
-        return value >= against  # type: ignore[operator]
+        return value >= bound  # type: ignore[operator]
     if comparison is Comparison.LESS:
-        return value < against  # type: ignore[operator]
-    return value <= against  # type: ignore[operator]
+        return value < bound  # type: ignore[operator]
+    return value <= bound  # type: ignore[operator]

@@ -2,7 +2,7 @@
 
 A log without gaps is one run, however many rows there are.
 
->>> runs = OffsetRuns.of([5, 6, 7, 10, 11])
+>>> runs = OffsetRuns.from_offsets([5, 6, 7, 10, 11])
 >>> [runs.rows_below(limit, 5) for limit in (0, 5, 7, 8, 10, 11, 12, 99)]
 [0, 0, 2, 3, 3, 4, 5, 5]
 >>> len(runs)
@@ -31,9 +31,9 @@ class OffsetRuns:
         self._numbers = memoryview(runs).cast(_NUMBER)
 
     @classmethod
-    def of(cls, offsets: Sequence[int]) -> OffsetRuns:
+    def from_offsets(cls, offsets: Sequence[int]) -> OffsetRuns:
         """The runs of these offsets, at least one."""
-        starts = [0, *(row for row, (before, at) in enumerate(pairwise(offsets), 1) if at != before + 1)]
+        starts = [0, *(row for row, (previous, offset) in enumerate(pairwise(offsets), 1) if offset != previous + 1)]
         return cls(b"".join(_RUN.pack(offsets[row], row) for row in starts))
 
     def __len__(self) -> int:
@@ -47,17 +47,19 @@ class OffsetRuns:
         """What the runs take beside the first, which every batch has."""
         return self._numbers.nbytes - _RUN.size
 
-    def without(self, dropped: Collection[int], rows: int) -> OffsetRuns:
+    def drop_rows(self, dropped: Collection[int], rows: int) -> OffsetRuns:
         """The runs when some of the batch's ``rows`` are dropped, and not all.
 
-        >>> list(OffsetRuns.of([5, 6, 7, 10]).without({1}, 4))
+        >>> list(OffsetRuns.from_offsets([5, 6, 7, 10]).drop_rows({1}, 4))
         [(5, 0), (7, 1), (10, 2)]
         """
         starts = [*self, (0, rows)]
         offsets = (
-            offset + row - first for (offset, first), (_, after) in pairwise(starts) for row in range(first, after)
+            offset + row - first
+            for (offset, first), (_, next_first) in pairwise(starts)
+            for row in range(first, next_first)
         )
-        return OffsetRuns.of([offset for row, offset in enumerate(offsets) if row not in dropped])
+        return OffsetRuns.from_offsets([offset for row, offset in enumerate(offsets) if row not in dropped])
 
     def offset_of(self, row: int) -> int:
         """The offset of a row."""
@@ -67,9 +69,9 @@ class OffsetRuns:
     def rows_below(self, limit: int, rows: int) -> int:
         """How many of the batch's ``rows`` have offsets below ``limit``."""
         numbers = self._numbers
-        after = bisect_left(range(len(self)), limit, key=lambda run: numbers[2 * run])
-        if not after:
+        next_run = bisect_left(range(len(self)), limit, key=lambda run: numbers[2 * run])
+        if not next_run:
             return 0
-        offset, first = numbers[2 * after - 2], numbers[2 * after - 1]
-        end = numbers[2 * after + 1] if after < len(self) else rows
+        offset, first = numbers[2 * next_run - 2], numbers[2 * next_run - 1]
+        end = numbers[2 * next_run + 1] if next_run < len(self) else rows
         return min(first + limit - offset, end)

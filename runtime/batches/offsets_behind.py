@@ -16,10 +16,10 @@ def offsets_behind(end: ByTopic, latest: ByTopic) -> OffsetsBehindLatest | None:
     >>> offsets_behind({"t": {"0": 4, "1": 9}}, {"t": {"0": 7, "1": 9}})
     OffsetsBehindLatest(min=0, max=3, avg=1.5)
     """
-    each = [
+    lags = [
         newest - end[topic][partition]
         for topic, partitions in latest.items()
         for partition, newest in partitions.items()
         if partition in end.get(topic, ())
     ]
-    return OffsetsBehindLatest(min(each), max(each), sum(each) / len(each)) if each else None
+    return OffsetsBehindLatest(min(lags), max(lags), sum(lags) / len(lags)) if lags else None

@@ -57,7 +57,7 @@ def after_round(
     tracks: TransactionTracks, answers: Mapping[TopicPartition, BothEnds], now_ms: int
 ) -> dict[TopicPartition, StableOffset]:
     """The tracks after leaders have answered; what has no answer is not known to have changed."""
-    return {**tracks, **{tp: _next_track(tracks.get(tp), at, now_ms) for tp, at in answers.items()}}
+    return {**tracks, **{tp: _next_track(tracks.get(tp), answer, now_ms) for tp, answer in answers.items()}}
 
 
 def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, OpenTransaction]:
@@ -69,15 +69,15 @@ def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, Ope
     }
 
 
-def worth_warning(before: TransactionTracks, after: TransactionTracks, now_ms: int) -> list[TopicPartition]:
+def worth_warning(earlier: TransactionTracks, current: TransactionTracks, now_ms: int) -> list[TopicPartition]:
     """Those that are held up by the round of ``now_ms``, and were not within ``QUIET_MS`` before it."""
-    recent = {tp for tp, track in before.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
-    return sorted(tp for tp, track in after.items() if track.stood_ms == now_ms and tp not in recent)
+    recent = {tp for tp, track in earlier.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
+    return sorted(tp for tp, track in current.items() if track.stood_ms == now_ms and tp not in recent)
 
 
-def _next_track(track: StableOffset | None, at: BothEnds, now_ms: int) -> StableOffset:
-    records = max(at.end - at.stable, 0)
-    same = track is not None and records and track.records and track.stable == at.stable
-    since_ms = track.since_ms if track is not None and same else now_ms
+def _next_track(track: StableOffset | None, answer: BothEnds, now_ms: int) -> StableOffset:
+    records = max(answer.end - answer.stable, 0)
+    unmoved = track is not None and records and track.records and track.stable == answer.stable
+    since_ms = track.since_ms if track is not None and unmoved else now_ms
     stood_ms = track.stood_ms if track is not None else None
-    return StableOffset(at.stable, since_ms, records, now_ms if now_ms - since_ms >= STANDS_MS else stood_ms)
+    return StableOffset(answer.stable, since_ms, records, now_ms if now_ms - since_ms >= STANDS_MS else stood_ms)

@@ -426,7 +426,7 @@ def _check_existence(
 def _count_answer(progress: RangeProgress, now: float) -> tuple[RangeProgress, bool]:
     """The range after one more answer that speaks of a loss, and whether there is no doubt left."""
     answers = progress.answers + 1
-    doubts = progress.doubts.after({progress.range.tp}, answers, now)
+    doubts = progress.doubts.add_answer({progress.range.tp}, answers, now)
     return replace(progress, answers=answers, doubts=doubts), bool(doubts.believed(now))
 
 

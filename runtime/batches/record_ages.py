@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-KEPT: Final = 8
+MOST_RECORDS: Final = 8
 """Of one partition: the starts of the batches that are planned, in flight and committed are three."""
 NO_TIMESTAMP: Final = -1
 """Kafka's own (RecordBatch.NO_TIMESTAMP): of a record that was written by a client older than timestamps."""
@@ -36,22 +36,26 @@ class RecordAges:
     """What is known of all partitions; for one thread at a time."""
 
     def __init__(self) -> None:
-        self._known: dict[TopicPartition, tuple[FirstRecord, ...]] = {}  # each in the order of offsets
+        self._records: dict[TopicPartition, tuple[FirstRecord, ...]] = {}  # each in the order of offsets
         self._ids: dict[str, str] = {}
 
-    def add(self, tp: TopicPartition, seen: FirstRecord) -> None:
+    def add(self, tp: TopicPartition, record: FirstRecord) -> None:
         """Somebody has seen a record; one that has no timestamp tells nothing."""
-        if seen.timestamp_ms == NO_TIMESTAMP or not 0 <= seen.position <= seen.offset:
+        if record.timestamp_ms == NO_TIMESTAMP or not 0 <= record.position <= record.offset:
             return
-        others = [each for each in self._known.get(tp, ()) if each.offset != seen.offset]
-        same = [each for each in self._known.get(tp, ()) if each.offset == seen.offset]
-        wider = seen._replace(position=min([seen.position, *(each.position for each in same)]))
-        self._known[tp] = tuple(sorted([*others, wider], key=lambda each: each.offset)[-KEPT:])
+        other_records = [earlier for earlier in self._records.get(tp, ()) if earlier.offset != record.offset]
+        same_record = [earlier for earlier in self._records.get(tp, ()) if earlier.offset == record.offset]
+        wider = record._replace(position=min([record.position, *(earlier.position for earlier in same_record)]))
+        self._records[tp] = tuple(sorted([*other_records, wider], key=lambda earlier: earlier.offset)[-MOST_RECORDS:])
 
     def follow(self, ids: Mapping[str, str]) -> None:
         """Forget what was seen of topics that were deleted and made anew since: their offsets are others."""
-        anew = {topic for topic, known in ids.items() if self._ids.get(topic, known) != known}
-        self._known = {tp: seen for tp, seen in self._known.items() if tp.topic not in anew} if anew else self._known
+        recreated = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
+        self._records = (
+            {tp: records for tp, records in self._records.items() if tp.topic not in recreated}
+            if recreated
+            else self._records
+        )
         self._ids.update(ids)
 
     def age_ms(self, tp: TopicPartition, committed: int, end: int, now_ms: int) -> int | None:
@@ -61,25 +65,27 @@ class RecordAges:
         """
         if end <= committed:
             return 0
-        seen = self._known.get(tp, ())
-        exact = [each for each in seen if each.position <= committed <= each.offset]
-        earlier = [each for each in seen if each.offset < committed]
+        records = self._records.get(tp, ())
+        exact = [each for each in records if each.position <= committed <= each.offset]
+        earlier = [each for each in records if each.offset < committed]
         first = exact[0] if exact else earlier[-1] if earlier else None
         return None if first is None else max(now_ms - first.timestamp_ms, 0)
 
     def unseen(self, lagging: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those of these positions whose first record nobody has seen."""
         return {
-            tp: at
-            for tp, at in lagging.items()
-            if not any(each.position <= at <= each.offset for each in self._known.get(tp, ()))
+            tp: position
+            for tp, position in lagging.items()
+            if not any(each.position <= position <= each.offset for each in self._records.get(tp, ()))
         }
 
     def keep(self, committed: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
         """Forget what lies behind, but for the last record of it, and partitions that are not there any more."""
-        self._known = {tp: _from(seen, committed.get(tp, 0)) for tp, seen in self._known.items() if tp in partitions}
+        self._records = {
+            tp: _keep_from(records, committed.get(tp, 0)) for tp, records in self._records.items() if tp in partitions
+        }
 
 
-def _from(seen: tuple[FirstRecord, ...], committed: int) -> tuple[FirstRecord, ...]:
-    behind = sum(each.offset < committed for each in seen)
-    return seen[max(behind - 1, 0) :]
+def _keep_from(records: tuple[FirstRecord, ...], committed: int) -> tuple[FirstRecord, ...]:
+    passed = sum(each.offset < committed for each in records)
+    return records[max(passed - 1, 0) :]

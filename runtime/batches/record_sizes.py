@@ -6,7 +6,7 @@ of offsets, and where compaction or transactions leave gaps an offset is worth l
 Every report halves the weight of the earlier ones, so a change of sizes is known after a batch or two.
 
 >>> a, b, c = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
->>> seen = {a: after(None, 1_000, 200_000), b: after(None, 3_000, 300_000)}
+>>> seen = {a: add_range(None, 1_000, 200_000), b: add_range(None, 3_000, 300_000)}
 >>> [Sizes(seen).mean(tp) for tp in (a, b, TopicPartition("t", 2), c)]
 [200, 100, 125, None]
 >>> Sizes(seen).weights([a, c]) == {a: 200 + RECORD_BYTES, c: 125 + RECORD_BYTES}
@@ -42,32 +42,32 @@ class ObservedSize(NamedTuple):
     total: int
 
 
-def after(seen: ObservedSize | None, offsets: int, nbytes: int) -> ObservedSize:
+def add_range(size: ObservedSize | None, offsets: int, nbytes: int) -> ObservedSize:
     """What has been seen after another range of so many offsets was read, which had so many bytes."""
-    if seen is None:
+    if size is None:
         return ObservedSize(offsets, nbytes, offsets)
-    return ObservedSize(seen.offsets / 2 + offsets, seen.nbytes / 2 + nbytes, seen.total + offsets)
+    return ObservedSize(size.offsets / 2 + offsets, size.nbytes / 2 + nbytes, size.total + offsets)
 
 
 @dataclass(frozen=True)
 class Sizes:
     """What is known of all partitions at one moment."""
 
-    seen: Mapping[TopicPartition, ObservedSize] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, ObservedSize] = field(default_factory=dict)
 
     def total(self, tp: TopicPartition) -> int:
         """How many offsets of a partition have been read in this run."""
-        return self.seen[tp].total if tp in self.seen else 0
+        return self.by_partition[tp].total if tp in self.by_partition else 0
 
     def mean(self, tp: TopicPartition) -> int | None:
         """Bytes of an offset, rounded up: the partition's own, else its topic's; None where nothing is known."""
-        own = self.seen.get(tp)
+        own = self.by_partition.get(tp)
         mean = self._topics.get(tp.topic) if own is None else own.nbytes / own.offsets
         return None if mean is None else -int(-mean // 1)
 
     def weights(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """What reading an offset of each costs, in bytes; one of an unknown topic is taken for a record like all others."""
-        if not self.seen:
+        if not self.by_partition:
             return dict.fromkeys(partitions, RECORD_BYTES + TYPICAL_BYTES)
         unknown = -int(-self._overall // 1)
         means = {tp: self.mean(TopicPartition(*tp)) for tp in partitions}
@@ -76,12 +76,12 @@ class Sizes:
     @cached_property
     def _topics(self) -> dict[str, float]:
         sums: dict[str, tuple[float, float]] = {}
-        for tp, seen in self.seen.items():
+        for tp, size in self.by_partition.items():
             offsets, nbytes = sums.get(tp.topic, (0.0, 0.0))
-            sums[tp.topic] = offsets + seen.offsets, nbytes + seen.nbytes
+            sums[tp.topic] = offsets + size.offsets, nbytes + size.nbytes
         return {topic: nbytes / offsets for topic, (offsets, nbytes) in sums.items()}
 
     @cached_property
     def _overall(self) -> float:
-        offsets = sum(seen.offsets for seen in self.seen.values())
-        return sum(seen.nbytes for seen in self.seen.values()) / offsets if offsets else TYPICAL_BYTES
+        offsets = sum(size.offsets for size in self.by_partition.values())
+        return sum(size.nbytes for size in self.by_partition.values()) / offsets if offsets else TYPICAL_BYTES

@@ -67,7 +67,7 @@ Tracks = Mapping[TopicPartition, Track]
 
 def after_report(
     tracks: Tracks,
-    said: Mapping[TopicPartition, FetchProgress],
+    report: Mapping[TopicPartition, FetchProgress],
     now_ms: int,
     ends: Mapping[TopicPartition, int],
     *,
@@ -77,10 +77,10 @@ def after_report(
 
     ``fresh``: it has asked for them just now, so who has come to them has nothing to fetch.
     """
-    known = {tp: track for tp, track in tracks.items() if now_ms - track.heard_ms <= SILENT_MS}
-    known |= {tp: _after(known.get(tp), seen, now_ms) for tp, seen in said.items()}
-    bound = max(LATE_MS, TIMES_MEDIAN * _median(known, len(ends)))
-    return known | {tp: _judged(known[tp], bound, now_ms, ends.get(tp), fresh) for tp in said}
+    heard_tracks = {tp: track for tp, track in tracks.items() if now_ms - track.heard_ms <= SILENT_MS}
+    heard_tracks |= {tp: _next_track(heard_tracks.get(tp), progress, now_ms) for tp, progress in report.items()}
+    bound = max(LATE_MS, TIMES_MEDIAN * _median(heard_tracks, len(ends)))
+    return heard_tracks | {tp: _judged(heard_tracks[tp], bound, now_ms, ends.get(tp), fresh) for tp in report}
 
 
 def late(tracks: Tracks, now_ms: int) -> dict[TopicPartition, Track]:
@@ -97,7 +97,14 @@ def limited(
 ) -> dict[TopicPartition, int]:
     """How far to plan what comes after ``start``: the log ends, for late partitions what has been fetched of them."""
     fetched = {tp: track.position for tp, track in late(tracks, now_ms).items()}
-    return {**ends, **{tp: min(ends[tp], at) for tp, at in fetched.items() if tp in ends and at >= start.get(tp, 0)}}
+    return {
+        **ends,
+        **{
+            tp: min(ends[tp], position)
+            for tp, position in fetched.items()
+            if tp in ends and position >= start.get(tp, 0)
+        },
+    }
 
 
 def reasons(ends: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int) -> dict[TopicPartition, str]:
@@ -105,16 +112,20 @@ def reasons(ends: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int) -> 
     return {tp: _reason(track, ends.get(tp), now_ms) for tp, track in late(tracks, now_ms).items()}
 
 
-def changed(before: Collection[TopicPartition], after: Collection[TopicPartition]) -> tuple[list[TopicPartition], ...]:
+def changed(
+    earlier: Collection[TopicPartition], current: Collection[TopicPartition]
+) -> tuple[list[TopicPartition], ...]:
     """Which became late, and which are in time again."""
-    return sorted(set(after) - set(before)), sorted(set(before) - set(after))
+    return sorted(set(current) - set(earlier)), sorted(set(earlier) - set(current))
 
 
-def _after(track: Track | None, seen: FetchProgress, now_ms: int) -> Track:
+def _next_track(track: Track | None, progress: FetchProgress, now_ms: int) -> Track:
     if track is None:
-        return Track(now_ms, seen.position, seen.waited_ms, busy_ms=now_ms)
-    kept = exp(-(now_ms - track.heard_ms) / WINDOW_MS)
-    return replace(track, heard_ms=now_ms, position=seen.position, waited_ms=track.waited_ms * kept + seen.waited_ms)
+        return Track(now_ms, progress.position, progress.waited_ms, busy_ms=now_ms)
+    weight = exp(-(now_ms - track.heard_ms) / WINDOW_MS)
+    return replace(
+        track, heard_ms=now_ms, position=progress.position, waited_ms=track.waited_ms * weight + progress.waited_ms
+    )
 
 
 def _median(tracks: Tracks, partitions: int) -> float:
@@ -146,5 +157,5 @@ def _goal_met(track: Track, now_ms: int) -> Track:
 
 def _reason(track: Track, end: int | None, now_ms: int) -> str:
     since_s = (now_ms - (now_ms if track.late_since_ms is None else track.late_since_ms)) // 1000
-    left = "" if end is None else f", {max(end - track.position, 0)} records behind the log's end"
-    return f"its leader is slow, or throttles: late for {since_s} s, fetched up to {track.position}{left}"
+    distance = "" if end is None else f", {max(end - track.position, 0)} records behind the log's end"
+    return f"its leader is slow, or throttles: late for {since_s} s, fetched up to {track.position}{distance}"

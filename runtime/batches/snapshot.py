@@ -20,7 +20,7 @@ class Snapshot:
     ends: Mapping[TopicPartition, int]
     unreachable: Mapping[TopicPartition, str]
     partitions: frozenset[TopicPartition]
-    at: float
+    taken_at: float
     ids: Mapping[str, str] = field(default_factory=dict)
     answer: int = 0
     look: int = 0

@@ -9,12 +9,12 @@ a broker may lag.  Time is an argument.
 
 >>> doubts: SuspectedLosses[str] = SuspectedLosses()
 >>> for answer, now in ((1, 0.0), (2, 4.0), (3, 5.0)):
-...     doubts = doubts.after({"t"}, answer, now)
+...     doubts = doubts.add_answer({"t"}, answer, now)
 ...     print(sorted(doubts.believed(now)))
 []
 []
 ['t']
->>> doubts.after(set(), 4, 6.0).believed(6.0)
+>>> doubts.add_answer(set(), 4, 6.0).believed(6.0)
 frozenset()
 """
 
@@ -37,7 +37,7 @@ CONFIRMATIONS: Final = 3
 class Doubt(NamedTuple):
     """Since when something is said, in how many answers, the number of the last of them."""
 
-    since: float
+    first_s: float
     answers: int
     last: int
 
@@ -48,34 +48,34 @@ class SuspectedLosses(Generic[T]):
 
     standing: Mapping[T, Doubt] = field(default_factory=dict)
 
-    def after(self, said: Collection[T], answer: int, now: float) -> SuspectedLosses[T]:
+    def add_answer(self, claims: Collection[T], answer: int, now: float) -> SuspectedLosses[T]:
         """The doubts after an answer of this number, the same number as before if there is no newer one.
 
         ``said`` is all that it would have us believe: whatever it leaves out is believed no more, or wasn't answered.
         """
         fresh = Doubt(now, 0, -1)
-        found = {what: self.standing.get(what, fresh) for what in said}
+        doubts = {item: self.standing.get(item, fresh) for item in claims}
         return SuspectedLosses(
             {
-                what: doubt if doubt.last == answer else Doubt(doubt.since, doubt.answers + 1, answer)
-                for what, doubt in found.items()
+                item: doubt if doubt.last == answer else Doubt(doubt.first_s, doubt.answers + 1, answer)
+                for item, doubt in doubts.items()
             }
         )
 
     def believed(self, now: float) -> frozenset[T]:
         """What has been said for long enough."""
         return frozenset(
-            what
-            for what, doubt in self.standing.items()
-            if doubt.answers >= CONFIRMATIONS and now - doubt.since >= LAG_S
+            item
+            for item, doubt in self.standing.items()
+            if doubt.answers >= CONFIRMATIONS and now - doubt.first_s >= LAG_S
         )
 
 
 class Mismatches(NamedTuple):
     """Positions for which there is no log any more: partitions deleted, topics made anew, logs that end before them."""
 
-    gone: frozenset[TopicPartition]
-    anew: frozenset[str]
+    deleted: frozenset[TopicPartition]
+    recreated: frozenset[str]
     shorter: frozenset[TopicPartition]
 
 
@@ -92,8 +92,8 @@ def mismatches(
 
     ``partitions`` are all there are; what is said of the end of a ``silent`` one is old.
     """
-    gone = frozenset(tp for tp in start if tp not in partitions)
-    anew = frozenset(topic for topic, known in ids.items() if ids_now.get(topic, known) != known)
-    below = [tp for tp, offset in start.items() if tp in ends and ends[tp] < offset]
-    shorter = frozenset(tp for tp in below if not (tp in gone or tp in silent or tp.topic in anew))
-    return Mismatches(gone, anew, shorter)
+    deleted = frozenset(tp for tp in start if tp not in partitions)
+    recreated = frozenset(topic for topic, topic_id in ids.items() if ids_now.get(topic, topic_id) != topic_id)
+    shorter_partitions = [tp for tp, offset in start.items() if tp in ends and ends[tp] < offset]
+    shorter = frozenset(tp for tp in shorter_partitions if not (tp in deleted or tp in silent or tp.topic in recreated))
+    return Mismatches(deleted, recreated, shorter)

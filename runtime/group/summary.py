@@ -30,9 +30,9 @@ def routes(done: Rebalanced, last: Mapping[TopicPartition, str]) -> Routes:
     one round and assigns it in the next (KIP-429), and what a departed member had waits for a replacement (KIP-415): it
     moves in the round in which its new owner gets it.
     """
-    before = {tp: member for member, partitions in done.before.items() for tp in partitions}
+    before = {tp: member for member, partitions in done.previous_assignment.items() for tp in partitions}
     found: dict[tuple[str, str], list[TopicPartition]] = {}
-    for member, partitions in sorted(done.after.items()):
+    for member, partitions in sorted(done.assignment.items()):
         for tp in sorted(partitions):
             if before.get(tp) != member:
                 old = before.get(tp) or last.get(tp, "")
@@ -59,7 +59,7 @@ def line(done: Rebalanced, given: Routes, revoking: Mapping[TopicPartition, str]
         f"{name(member)} gives up {_named(tp for tp, by in revoking.items() if by == member)}"
         for member in sorted(set(revoking.values()))
     ]
-    reason = readable(str(done.reason), {*done.members, *done.before}, name)
+    reason = readable(str(done.reason), {*done.members, *done.previous_assignment}, name)
     what = "; ".join(parts) or "nothing moved"
     return f"rebalance to generation {done.generation} in {done.ended_ms - done.started_ms} ms ({reason}): {what}"
 

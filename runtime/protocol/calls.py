@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.protocol.wire_types import Int64, String, to_json
@@ -58,12 +58,16 @@ C = TypeVar("C", bound=Call)
 
 
 class Claim(Call, frozen=True):
-    """A task asks for its slot, for the ``batch`` of ``query`` of this number, -1: not known; ``alone`` says why its executor, on ``host``, can have no agent."""
+    """A task asks for its slot.
+
+    ``batch`` is the number of the batch of ``query``, -1 where it is unknown.  ``no_agent_reason`` says why the executor, on
+    ``host``, can have no agent.
+    """
 
     plan: String
     index: Int64
     address: String  # of the agent of its executor
-    alone: String = ""
+    no_agent_reason: String = field(default="", name="alone")
     host: String = ""
     query: QueryId = ""
     batch: Int64 = -1
@@ -98,9 +102,10 @@ Bad: TypeAlias = Annotated[tuple[MalformedCount, ...], Meta(max_length=MAX_MALFO
 
 
 class Delivered(Call, frozen=True):
-    """A task tells what it has read: (records, bytes) by path, bytes by range; ``anew`` are topics made anew meanwhile.
+    """A task reports what it has read: (records, bytes) by path, and bytes by range.
 
-    ``bad`` is what it decoded by itself, and could not.
+    ``recreated`` are topics that were deleted and created again meanwhile.  ``bad`` counts the records that the task itself
+    could not decode.
     """
 
     plan: String
@@ -110,7 +115,7 @@ class Delivered(Call, frozen=True):
     direct: tuple[Count, Count]
     sizes: tuple[Size, ...]
     timed_out: bool
-    anew: tuple[String, ...] = ()
+    recreated: tuple[String, ...] = field(default=(), name="anew")
     bad: Bad = ()
 
 
@@ -182,7 +187,7 @@ class Silent(NamedTuple):
     topic: String
     partition: Int64
     position: Int64
-    why: String
+    reason: String
 
 
 class Barred(NamedTuple):
@@ -237,7 +242,7 @@ class RecordTimestamps(Call, frozen=True):
     """A member tells when records were written that its query has yet to commit."""
 
     member: String
-    seen: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)]
+    records: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)] = field(name="seen")
 
 
 class AgentFigures(Call, frozen=True):
@@ -268,7 +273,7 @@ class SourceProgress(NamedTuple):
     """What a progress event tells of one source: the batch's end, as the source gave it to Spark, and how far that is behind."""
 
     end: dict[String, dict[String, Offset]]
-    behind: OffsetsBehindLatest | None
+    offsets_behind: OffsetsBehindLatest | None
 
 
 class BatchCommitted(Call, frozen=True):
@@ -332,9 +337,9 @@ def decode(data: bytes, kind: type[C]) -> C:
 
 
 def _kinds(kind: type[Call]) -> Iterator[type[Call]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _kinds(each)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _kinds(subclass)
 
 
 _DECODERS: Final[Mapping[type[Call], msgspec.json.Decoder[Any]]] = {
@@ -343,24 +348,25 @@ _DECODERS: Final[Mapping[type[Call], msgspec.json.Decoder[Any]]] = {
 """Made at import: see ``wire_types``."""
 
 
-def check_delivered(said: Delivered) -> None:
+def check_delivered(report: Delivered) -> None:
     """Raises CallError for a report of what can't be: nothing of it is to be counted."""
-    for each in said.ranges:
-        if not 0 <= each.start <= each.end:
-            raise CallError(f"offsets {each.start} to {each.end} of {each.topic}-{each.partition}"[:MAX_WORDS])
-    records, offsets = said.agent[0] + said.direct[0], sum(each.end - each.start for each in said.ranges)
+    for part in report.ranges:
+        if not 0 <= part.start <= part.end:
+            raise CallError(f"offsets {part.start} to {part.end} of {part.topic}-{part.partition}"[:MAX_WORDS])
+    records, offsets = report.agent[0] + report.direct[0], sum(part.end - part.start for part in report.ranges)
     if records > offsets:
         raise CallError(f"{records} records of {offsets} offsets")
-    if len(said.sizes) != len(said.ranges) or any(
-        size > MAX_RECORD_BYTES * (each.end - each.start) for size, each in zip(said.sizes, said.ranges, strict=True)
+    if len(report.sizes) != len(report.ranges) or any(
+        size > MAX_RECORD_BYTES * (part.end - part.start)
+        for size, part in zip(report.sizes, report.ranges, strict=True)
     ):
-        raise CallError(f"{len(said.ranges)} ranges, and sizes {said.sizes!r:.100}")
+        raise CallError(f"{len(report.ranges)} ranges, and sizes {report.sizes!r:.100}")
 
 
-def check_read(said: ReadRequest, known: Collection[TopicPartition]) -> None:
+def check_read(request: ReadRequest, partitions: Collection[TopicPartition]) -> None:
     """Raises CallError for ranges that the query doesn't read, are empty, or are several of one partition."""
-    if len(said.ranges) > MAX_RANGES or len({each.tp for each in said.ranges}) != len(said.ranges):
-        raise CallError(f"{len(said.ranges)} ranges, more than {MAX_RANGES} or several of one partition")
-    for each in said.ranges:
-        if not 0 <= each.start < each.end or each.tp not in known:
-            raise CallError(f"{each} is nothing that this query reads"[:MAX_WORDS])
+    if len(request.ranges) > MAX_RANGES or len({part.tp for part in request.ranges}) != len(request.ranges):
+        raise CallError(f"{len(request.ranges)} ranges, more than {MAX_RANGES} or several of one partition")
+    for part in request.ranges:
+        if not 0 <= part.start < part.end or part.tp not in partitions:
+            raise CallError(f"{part} is nothing that this query reads"[:MAX_WORDS])

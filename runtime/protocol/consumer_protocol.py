@@ -99,14 +99,14 @@ class ConsumerEmbedded:
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
     """Write a subscription; fields that ``version`` (0 to 3) doesn't have are left out."""
-    out = [_version(version), _array(map(_string, sorted(set(subscription.topics)))), _bytes(subscription.user_data)]
+    fields = [_version(version), _array(map(_string, sorted(set(subscription.topics)))), _bytes(subscription.user_data)]
     if version >= 1:
-        out.append(_partitions(subscription.owned))
+        fields.append(_partitions(subscription.owned))
     if version >= 2:
-        out.append(_int32(subscription.generation))
+        fields.append(_int32(subscription.generation))
     if version >= 3:
-        out.append(_nullable_string(subscription.rack or None))
-    return b"".join(out)
+        fields.append(_nullable_string(subscription.rack or None))
+    return b"".join(fields)
 
 
 def decode_subscription(data: bytes) -> Subscription:
@@ -158,38 +158,38 @@ class AssignmentWriter:
         name, count = topic[runs], np.diff(first_run)
         # Bytes: 2 for the version, 4 for the number of runs, the runs, 4 for the user data that there isn't.
         lengths = np.diff(runs, append=len(topic))
-        at = np.zeros(len(runs) + 1, np.int64)
-        np.cumsum(self._width[name] + 4 * lengths + 6, out=at[1:])
-        begins = at[first_run] + 10 * np.arange(len(starts))
-        at = at[:-1]
-        at += np.repeat(10 * np.arange(len(count)) + 6, count)
-        out = np.zeros(int(begins[-1]), np.uint8)
-        out[begins[:-1] + 1] = HIGHEST_VERSION
-        _put(out, begins[:-1] + 2, count.astype(">i4"))
-        _put(out, begins[1:] - 4, np.full(len(count), -1, ">i4"))
-        self._put_heads(out, at, name, lengths)
+        positions = np.zeros(len(runs) + 1, np.int64)
+        np.cumsum(self._width[name] + 4 * lengths + 6, out=positions[1:])
+        begins = positions[first_run] + 10 * np.arange(len(starts))
+        positions = positions[:-1]
+        positions += np.repeat(10 * np.arange(len(count)) + 6, count)
+        data = np.zeros(int(begins[-1]), np.uint8)
+        data[begins[:-1] + 1] = HIGHEST_VERSION
+        _write_items(data, begins[:-1] + 2, count.astype(">i4"))
+        _write_items(data, begins[1:] - 4, np.full(len(count), -1, ">i4"))
+        self._put_heads(data, positions, name, lengths)
         del new, name, first_run
         runs *= 4
-        at -= runs
-        numbers_at = np.repeat(at, lengths)
+        positions -= runs
+        numbers_at = np.repeat(positions, lengths)
         numbers_at += np.arange(0, 4 * len(topic), 4)
-        del at, runs, lengths
-        _put(out, numbers_at, number.astype(">i4"))
+        del positions, runs, lengths
+        _write_items(data, numbers_at, number.astype(">i4"))
         del numbers_at
-        return out.tobytes(), begins
+        return data.tobytes(), begins
 
-    def _put_heads(self, out: npt.NDArray[np.uint8], at: Ints, name: Ints, lengths: Ints) -> None:
+    def _put_heads(self, data: npt.NDArray[np.uint8], positions: Ints, name: Ints, lengths: Ints) -> None:
         """What stands before each run's partitions: its topic and their count; ``at`` is then where they begin."""
         width = self._width[name]
-        _put(out, at, width.astype(">i2"))
-        at += 2
-        for each in self._widths:
-            same = slice(None) if len(self._widths) == 1 else np.flatnonzero(width == each)
-            if each and len(at[same]):
-                _items(out, each)[at[same]] = _items(self._names, each)[self._begin[name[same]]]
-        at += width
-        _put(out, at, lengths.astype(">i4"))
-        at += 4
+        _write_items(data, positions, width.astype(">i2"))
+        positions += 2
+        for size in self._widths:
+            runs = slice(None) if len(self._widths) == 1 else np.flatnonzero(width == size)
+            if size and len(positions[runs]):
+                _items(data, size)[positions[runs]] = _items(self._names, size)[self._begin[name[runs]]]
+        positions += width
+        _write_items(data, positions, lengths.astype(">i4"))
+        positions += 4
 
 
 def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
@@ -200,10 +200,10 @@ def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
     return new
 
 
-def _put(out: npt.NDArray[np.uint8], at: Ints, what: npt.NDArray[Any]) -> None:
+def _write_items(data: npt.NDArray[np.uint8], positions: Ints, items: npt.NDArray[Any]) -> None:
     """Write items of one size at any bytes."""
-    if len(at):
-        _items(out, what.dtype.itemsize)[at] = what.view(f"V{what.dtype.itemsize}")
+    if len(positions):
+        _items(data, items.dtype.itemsize)[positions] = items.view(f"V{items.dtype.itemsize}")
 
 
 def _items(data: npt.NDArray[np.uint8] | bytes, width: int) -> npt.NDArray[Any]:
@@ -267,19 +267,19 @@ def _partitions(partitions: Iterable[tuple[str, int]]) -> bytes:
 class _ByteReader:
     """A cursor over one message; every read checks that the bytes are there, so a lying count costs nothing."""
 
-    def __init__(self, data: bytes, what: str) -> None:
-        self._data, self._at, self._what = data, 0, what
+    def __init__(self, data: bytes, kind: str) -> None:
+        self._data, self._position, self._kind = data, 0, kind
 
-    def _fail(self, why: str) -> MalformedConsumerProtocol:
-        return MalformedConsumerProtocol(f"not a ConsumerProtocol {self._what}: {why} at byte {self._at}")
+    def _fail(self, problem: str) -> MalformedConsumerProtocol:
+        return MalformedConsumerProtocol(f"not a ConsumerProtocol {self._kind}: {problem} at byte {self._position}")
 
     def _take(self, length: int) -> bytes:
         if length < 0:
             raise self._fail(f"length {length}")
-        if self._at + length > len(self._data):
+        if self._position + length > len(self._data):
             raise self._fail(f"ends where {length} bytes more are due")
-        self._at += length
-        return self._data[self._at - length : self._at]
+        self._position += length
+        return self._data[self._position - length : self._position]
 
     def int16(self) -> int:
         return int.from_bytes(self._take(2), "big", signed=True)
@@ -317,10 +317,10 @@ class _ByteReader:
         return None if length == -1 else self._take(length)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        found: list[TopicPartition] = []
+        partitions: list[TopicPartition] = []
         for _ in range(self.count()):
             topic = self.string()
             count = self.count()
             numbers = struct.unpack(f">{count}i", self._take(4 * count))
-            found.extend(map(TopicPartition._make, zip(repeat(topic), numbers, strict=False)))
-        return tuple(found)
+            partitions.extend(map(TopicPartition._make, zip(repeat(topic), numbers, strict=False)))
+        return tuple(partitions)

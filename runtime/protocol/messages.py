@@ -300,8 +300,8 @@ class Rebalanced(Message, frozen=True):
     ended_ms: int
     protocol_name: str
     members: tuple[str, ...]
-    before: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
-    after: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    assignment: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
 
 
 class Removed(Message, frozen=True):

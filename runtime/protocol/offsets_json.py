@@ -70,9 +70,9 @@ def read(value: object, source: str, least: int) -> dict[TopicPartition, int]:
     return offsets
 
 
-def _mapping(value: object, source: str, what: str) -> dict[str, object]:
+def _mapping(value: object, source: str, subject: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise MalformedOffsets(f"{source}: {what} must be an object, as in {_FORM}, not {_excerpt(value)}")
+        raise MalformedOffsets(f"{source}: {subject} must be an object, as in {_FORM}, not {_excerpt(value)}")
     return value
 
 
@@ -108,5 +108,5 @@ def ids_in(value: object) -> dict[str, str]:
     """
     if not isinstance(value, dict):
         return {}
-    named = [str(name).partition(OF_ID) for name, partitions in value.items() if partitions == {}]
-    return {topic: topic_id for topic, _, topic_id in named if topic in value and topic_id}
+    keys = [str(name).partition(OF_ID) for name, partitions in value.items() if partitions == {}]
+    return {topic: topic_id for topic, _, topic_id in keys if topic in value and topic_id}

@@ -93,9 +93,9 @@ class Reason:
         return ": ".join(part for part in (words, self.said) if part)
 
 
-def requested(why: str) -> Reason:
+def requested(words: str) -> Reason:
     """A rebalance that somebody asks for in words of his own (KIP-568)."""
-    return Reason(Cause.REQUESTED, said=why)
+    return Reason(Cause.REQUESTED, said=words)
 
 
 NO_REASON: Final = requested("")

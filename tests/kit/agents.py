@@ -63,7 +63,9 @@ class World:
 
     def _begin(self, settings: GroupSettings, before: groups.Group | None = None, port: int = 0) -> None:
         self.plans = PlanRegistry()
-        self.coordinator = Coordinator(settings, lambda: {TOPIC: PARTITIONS}, racks=lambda: self.racks, before=before)
+        self.coordinator = Coordinator(
+            settings, lambda: {TOPIC: PARTITIONS}, racks=lambda: self.racks, former_group=before
+        )
         self.coordinator.start()
         service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
         self.server = GroupServer(

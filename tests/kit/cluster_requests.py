@@ -45,7 +45,7 @@ def _check(answer: bytes, at: int) -> None:
 
 def _ask(bootstrap: str, api: int, version: int, body: bytes) -> bytes:
     host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
-    transport = connect(host, int(port), Settings.of(settings_of({})), 10)
+    transport = connect(host, int(port), Settings.parse(settings_of({})), 10)
     try:
         transport.send(framed(api, version, 1, "tests", body))
         answer, waiting = bytearray(4096), select.poll()

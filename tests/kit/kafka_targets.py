@@ -112,7 +112,7 @@ def epoch_ends(data: bytes) -> None:
 
 # --- connections ----------------------------------------------------------------------------------
 
-LOGIN = Settings.of(
+LOGIN = Settings.parse(
     {
         "bootstrap.servers": "h",
         "security.protocol": "SASL_PLAINTEXT",

@@ -115,7 +115,7 @@ class Read:
         assert set(batch.column("partition").to_pylist()) == {7}
         with_headers = "headers" in batch.schema.names
         columns = [batch.column(name).to_pylist() for name in ("offset", "key", "value")]
-        assert list(OffsetRuns.of(columns[0])) == list(runs)
+        assert list(OffsetRuns.from_offsets(columns[0])) == list(runs)
         columns += [batch.column("timestamp").cast(pa.int64()).to_pylist(), batch.column("timestampType").to_pylist()]
         pairs: list[Any] = batch.column("headers").to_pylist() if with_headers else [None] * batch.num_rows
         columns.append([each and [(pair["key"], pair["value"]) for pair in each] for each in pairs])

@@ -273,7 +273,7 @@ def journals(data: bytes) -> None:
     alive = group_journal._ALIVE.pack(time.monotonic_ns())
     try:
         found = group_journal._predecessor(alive + file, "[]", EMBEDDED, 60_000)
-    except (group_journal.NotTaken, journal.MalformedJournal) as error:
+    except (group_journal.UnusableJournal, journal.MalformedJournal) as error:
         assert str(error).isprintable() and len(str(error)) < 80
         return
     assert 0 < found.identity.port < 1 << 16

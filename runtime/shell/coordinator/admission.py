@@ -20,7 +20,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 log = logging.getLogger("sparkcohort.coordinator")
 
-TOLD: Final = 1_000
+MOST_LOG_KEYS: Final = 1_000
 AGAIN_MS: Final = 60_000
 MOST_LEAVING: Final = 100
 """Members that may leave in one request though fewer are there: some may be gone already."""
@@ -33,7 +33,7 @@ class Admission:
         self._group_id = group_id
         self._assignors = frozenset(assignors)
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._told: OrderedDict[Hashable, int] = OrderedDict()
+        self._log_times: OrderedDict[Hashable, int] = OrderedDict()
 
     def admit(self, request: p.Request, group: Group, topics: Collection[str], now_ms: int) -> p.Request:
         """The request as the group may hear it.  Raises door.Refusal, which is told."""
@@ -45,9 +45,13 @@ class Admission:
             elif isinstance(request, p.OffsetCommit):
                 _check_commit(request)
         except validation.Refusal as refusal:
-            if self._is_new(_who(request), type(request).__name__, refusal.error, now_ms=now_ms):
+            if self._is_new(_member_words(request), type(request).__name__, refusal.error, now_ms=now_ms):
                 log.warning(
-                    "group %s: refused %s of %s: %s", self._group_id, type(request).__name__, _who(request), refusal
+                    "group %s: refused %s of %s: %s",
+                    self._group_id,
+                    type(request).__name__,
+                    _member_words(request),
+                    refusal,
                 )
             raise
         return request
@@ -58,38 +62,38 @@ class Admission:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"{len(group.pending)} members are about to join already, which is the most",
             )
-        held = {*group.owned.get(request.member_id, ()), *group.pending_assignments.get(request.member_id, ())}
-        books = validation.Books(topics, self._assignors, group.generation, held, self._rebalance_timeout_ms)
+        own = {*group.owned.get(request.member_id, ()), *group.pending_assignments.get(request.member_id, ())}
+        books = validation.Books(topics, self._assignors, group.generation, own, self._rebalance_timeout_ms)
         join, complaints = validation.checked(request, books)
-        self._complain(_who(request), complaints)
+        self._complain(_member_words(request), complaints)
         return join
 
-    def named(self, join: p.JoinGroup, member_id: str, taken: Collection[str]) -> validation.MemberInfo:
+    def describe_member(self, join: p.JoinGroup, member_id: str, addresses: Collection[str]) -> validation.MemberInfo:
         """What a member that was let in says of itself; ``taken`` are the addresses of the other members."""
         info, complaints = validation.about(join, member_id)
-        if info.address in taken:
+        if info.address in addresses:
             complaints["address"] = f"another member has its address, {info.address}"
             info = replace(info, address="")
-        self._complain(_who(join), complaints)
+        self._complain(_member_words(join), complaints)
         return info
 
-    def _complain(self, who: str, complaints: validation.Complaints) -> None:
-        for about, complaint in complaints.items():
-            if self._is_new(who, about):
-                log.warning("group %s: %s is not believed: %s", self._group_id, who, complaint)
+    def _complain(self, member: str, complaints: validation.Complaints) -> None:
+        for topic, complaint in complaints.items():
+            if self._is_new(member, topic):
+                log.warning("group %s: %s is not believed: %s", self._group_id, member, complaint)
 
     def is_worth_a_line(self, refused: p.Refused, now_ms: int) -> bool:
         """Whether a refusal is told, or one like it was a moment ago."""
         return self._is_new(refused.request, refused.error, refused.member_id, now_ms=now_ms)
 
-    def _is_new(self, *what: Hashable, now_ms: int = 0) -> bool:
-        last = self._told.get(what)
+    def _is_new(self, *key: Hashable, now_ms: int = 0) -> bool:
+        last = self._log_times.get(key)
         if last is not None and now_ms - last < AGAIN_MS:
             return False
-        self._told[what] = now_ms
-        self._told.move_to_end(what)
-        if len(self._told) > TOLD:
-            self._told.popitem(last=False)
+        self._log_times[key] = now_ms
+        self._log_times.move_to_end(key)
+        if len(self._log_times) > MOST_LOG_KEYS:
+            self._log_times.popitem(last=False)
         return True
 
 
@@ -104,11 +108,11 @@ def _check_leave(request: p.LeaveGroup, group: Group) -> None:
 def _check_commit(request: p.OffsetCommit) -> None:
     for position in request.offsets:
         if position.offset < 0 or position.partition < 0:
-            where = f"{validation.plain(position.topic)}-{position.partition}"
-            raise validation.Refusal(ErrorCode.INVALID_REQUEST, f"offset {position.offset} of {where} is not valid")
+            place = f"{validation.plain(position.topic)}-{position.partition}"
+            raise validation.Refusal(ErrorCode.INVALID_REQUEST, f"offset {position.offset} of {place} is not valid")
 
 
-def _who(request: p.Request) -> str:
+def _member_words(request: p.Request) -> str:
     """The member as it calls itself, fit for a log."""
     if isinstance(request, p.JoinGroup):
         name = request.group_instance_id or request.client_id or request.member_id
@@ -118,10 +122,10 @@ def _who(request: p.Request) -> str:
 
 def refused(request: p.Request, refusal: validation.Refusal) -> p.Reply:
     """The answer to a request that is refused at the door."""
-    error, why = refusal.error, str(refusal)
+    error, message = refusal.error, str(refusal)
     if isinstance(request, p.OffsetCommit):
         every = tuple((TopicPartition(each.topic, each.partition), error) for each in request.offsets)
-        return p.OffsetCommitReply(every, why)
+        return p.OffsetCommitReply(every, message)
     if isinstance(request, p.LeaveGroup):
-        return p.LeaveGroupReply(error, message=why)
-    return p.JoinGroupReply(error, member_id=getattr(request, "member_id", ""), message=why)
+        return p.LeaveGroupReply(error, message=message)
+    return p.JoinGroupReply(error, member_id=getattr(request, "member_id", ""), message=message)

@@ -29,7 +29,7 @@ log = logging.getLogger("sparkcohort.assignor")
 
 SLOW_MS: Final = 1_000
 """An assignor that runs for longer is logged, once."""
-TOLD: Final = 100
+MOST_LOGGED: Final = 100
 """Of so many different failures in a row it is known that they were logged."""
 
 Result: TypeAlias = tuple[assignment.Assignments, delayed_rebalance.LeaderState] | BaseException
@@ -50,8 +50,8 @@ class AssignorFailure:
 class _AssignorCall:
     """One round's computation; ``round`` is set before it goes to the thread."""
 
-    asked: ComputeAssignment
-    since: assignment.Since
+    request: ComputeAssignment
+    owned: assignment.Since
     leader_state: delayed_rebalance.LeaderState
     began_ms: int
     due_ms: int
@@ -60,7 +60,7 @@ class _AssignorCall:
 
     @property
     def name(self) -> str:
-        return self.asked.protocol_name
+        return self.request.protocol_name
 
 
 class AssignorRunner:
@@ -92,24 +92,24 @@ class AssignorRunner:
         self._now, self._post, self._done = now, post, done
         self._current: _AssignorCall | None = None
         self._stuck: _AssignorCall | None = None
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._logged: OrderedDict[str, None] = OrderedDict()
         self._calls: queue.SimpleQueue[_AssignorCall | None] = queue.SimpleQueue()
         self._thread: Supervised | None = None
-        self._asked: _AssignorCall | None = None  # of the thread: what it computes
+        self._running: _AssignorCall | None = None  # of the thread: what it computes
 
-    def lead(
-        self, asked: ComputeAssignment, since: assignment.Since, look: Callable[[], delayed_rebalance.Round]
+    def lead_round(
+        self, request: ComputeAssignment, owned: assignment.Since, make_round: Callable[[], delayed_rebalance.Round]
     ) -> None:
         """Begin a round, of which ``look`` tells the rest; a round that is still computed is void."""
         began_ms = self._now()
-        call = self._current = _AssignorCall(asked, since, self.leader_state, began_ms, began_ms + self._patience_ms)
+        call = self._current = _AssignorCall(request, owned, self.leader_state, began_ms, began_ms + self._patience_ms)
         own = ASSIGNORS.get(call.name) is not self._assignors.get(call.name)
         if own and self._stuck is not None:
-            began = self._stuck.asked.generation
+            began = self._stuck.request.generation
             self._fail(call, f"assignor {self._stuck.name} has not returned since the round of generation {began}")
             return
         try:
-            call.round = look()
+            call.round = make_round()
         except Exception as error:  # noqa: BLE001  whatever it is, the group gets an answer
             self._fail(call, f"assignor {call.name} could not be asked: {assignment.words(error)}", error)
             return
@@ -154,7 +154,7 @@ class AssignorRunner:
                 self._group_id,
                 call.name,
                 now_ms - call.began_ms,
-                call.asked.generation,
+                call.request.generation,
                 self._patience_ms,
             )
 
@@ -183,19 +183,19 @@ class AssignorRunner:
     # --- the assignors' thread ------------------------------------------------------------------------
 
     def _wait(self) -> bool:
-        self._asked = self._calls.get()
-        return self._asked is not None
+        self._running = self._calls.get()
+        return self._running is not None
 
     def _work(self) -> None:
-        call = self._asked
+        call = self._running
         void = call is not self._current  # another round has begun meanwhile, or its time is over
         self._answer(None if void or call is None else self._computed(call))
 
     def _answer(self, result: Result | None = None) -> None:
         """Say that the thread is there for the next call; whether it could answer or not, it must not seem to be stuck."""
-        if self._asked is not None:
-            self._post(partial(self._returned, self._asked, result))
-            self._asked = None
+        if self._running is not None:
+            self._post(partial(self._returned, self._running, result))
+            self._running = None
 
     def _give_up(self, error: CohortError) -> None:
         """The round that waits ends when its time is over, and the next one has another thread."""
@@ -231,28 +231,28 @@ class AssignorRunner:
         if (
             self._balancing is not None and delayed_rebalance.deadline(self.leader_state) is None
         ):  # the assignor had its way
-            self._balancing.led(self._now())
+            self._balancing.end_round(self._now())
         if self.trouble is not None and self.leader_state.failure is None:
             log.info("group %s: assignor %s works again", self._group_id, call.name)
             self.trouble = None
-            self._told.clear()
-        self._done(assignments, call.asked.generation, "")
+            self._logged.clear()
+        self._done(assignments, call.request.generation, "")
 
-    def _fail(self, call: _AssignorCall, why: str, error: BaseException | None = None) -> None:
+    def _fail(self, call: _AssignorCall, reason: str, error: BaseException | None = None) -> None:
         self._current = None
         self.leader_state = delayed_rebalance.failed(self.leader_state, self._now())
         self.failures[call.name] += 1
-        self.trouble = AssignorFailure(call.name, why, self._now())
-        self._tell(f"{why}; everybody keeps what it has", error)
-        self._done(assignment.keep(call.asked.members, call.since), call.asked.generation, why)
+        self.trouble = AssignorFailure(call.name, reason, self._now())
+        self._log_failure(f"{reason}; everybody keeps what it has", error)
+        self._done(assignment.keep(call.request.members, call.owned), call.request.generation, reason)
 
-    def _tell(self, why: str, error: BaseException | None) -> None:
+    def _log_failure(self, reason: str, error: BaseException | None) -> None:
         """Log a failure, once until the assignor works again."""
-        if why in self._told:
-            log.debug("group %s: once more: %s", self._group_id, why)
+        if reason in self._logged:
+            log.debug("group %s: once more: %s", self._group_id, reason)
             return
-        self._told[why] = None
-        if len(self._told) > TOLD:
-            self._told.popitem(last=False)
+        self._logged[reason] = None
+        if len(self._logged) > MOST_LOGGED:
+            self._logged.popitem(last=False)
         users = error if not isinstance(error, assignment.InvalidAssignment) else None
-        log.error("group %s: %s", self._group_id, why, exc_info=users)
+        log.error("group %s: %s", self._group_id, reason, exc_info=users)

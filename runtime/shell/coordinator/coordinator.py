@@ -72,11 +72,11 @@ class Coordinator:
         self,
         settings: GroupSettings,
         topics: Callable[[], Mapping[str, int]],
-        only: Mapping[str, Sequence[int]] | None = None,
+        partitions: Mapping[str, Sequence[int]] | None = None,
         *,
         assignors: Mapping[str, Assignor] = ASSIGNORS,
         racks: Callable[[], Racks] = dict,
-        before: groups.Group | None = None,
+        former_group: groups.Group | None = None,
     ) -> None:
         """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
 
@@ -85,9 +85,9 @@ class Coordinator:
         """
         self.settings = settings
         self._topics = topics
-        self._only = only or {}
+        self._partitions = partitions or {}
         self.racks = racks
-        self._known: dict[str, int] = {}
+        self._partition_counts: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._owning = threading.Lock()
         self._clock = Clock()
@@ -95,18 +95,18 @@ class Coordinator:
         self._wakes_at_ms = 0  # and until when by the group's clock
         self._due_ms = 0  # when it has to wake up at the latest
         self._ended = False
-        self._waiting: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
+        self._requests: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
         self._correlation = 0
         self._streams = EventStreams(self._subscribed)
         self._infos: dict[str, MemberInfo] = {}
         self.history = History()
         self.rebalance_totals, self.listener_totals = RebalanceTotals(), ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
-        self.moved = 0
+        self.partitions_moved = 0
         self.barred: Callable[[], leader.Barred] = dict  # what members can't fetch
         self._door = admission.Admission(settings.group_id, settings.assignors, settings.rebalance_timeout_ms)
-        self.group = before or groups.new_group(settings.group_config(), ConsumerEmbedded())
-        self._resumes = before is not None
+        self.group = former_group or groups.new_group(settings.group_config(), ConsumerEmbedded())
+        self._resumes = former_group is not None
         self._journal: GroupJournal | None = None
         self._for_good = True
         self._driver = machine.new_member(self._driver_config())
@@ -123,7 +123,7 @@ class Coordinator:
             done=self._led,
         )
         self._awaited: tuple[str, ...] = ()  # the departed that were told of
-        self._job: Callable[[], None] | None = _nothing
+        self._job: Callable[[], None] | None = _do_nothing
         self.failure: CohortError | None = None  # what ended the loop, if it didn't end well
         self._thread = Supervised("cohort-coordinator", self._wait, self._work, self._fail)
 
@@ -143,7 +143,7 @@ class Coordinator:
 
     def start(self) -> None:
         """Start the loop; the driver joins first, a group that was there before is taken over."""
-        self._known = dict(self._topics())
+        self._partition_counts = dict(self._topics())
         if self._resumes:
             for name, member in self.group.members.items():  # what they said of themselves when they joined
                 self._remember(validation.join_of(member), name)
@@ -153,13 +153,13 @@ class Coordinator:
         self._inbox.put(lambda: self._drive(machine.Start()))
         self._thread.start()
 
-    def keep(self, journal: GroupJournal) -> None:
+    def open_journal(self, journal: GroupJournal) -> None:
         """From now on every step is in this journal before anybody hears of it."""
         with self._owning:
             journal.open(self.group)
             self._journal = journal
 
-    def let_go(self, *, keep: bool) -> None:
+    def close_journal(self, *, keep: bool) -> None:
         """No step is kept any more; the next run may take the journal, or else there is none."""
         owns = self._owning.acquire(timeout=STOP_S)  # its loop may be stuck
         if self._journal is not None:
@@ -171,7 +171,7 @@ class Coordinator:
     def is_kept(self) -> bool:
         """Whether a next run can go on with this group."""
         unloaded = self._ended and self._for_good
-        return self._journal is not None and self._journal.kept and not unloaded
+        return self._journal is not None and self._journal.is_usable and not unloaded
 
     def stop(self, *, for_good: bool = True) -> None:
         """Answer what waits, end the loop, and tell every agent to go, or else to wait for the next run."""
@@ -187,11 +187,11 @@ class Coordinator:
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
             self._do(partial(self._let_in, request, waiter))
-            if not waiter.answered:
+            if not waiter.is_answered:
                 waiter.park()
             if self._due_ms < self._wakes_at_ms:
                 self._wakes_at_ms = 0
-                self._inbox.put(_nothing)  # the loop is to wake up sooner than it meant to
+                self._inbox.put(_do_nothing)  # the loop is to wake up sooner than it meant to
         try:
             reply = waiter.get(timeout_s)
         except queue.Empty:
@@ -228,14 +228,14 @@ class Coordinator:
         """Ask for a rebalance (KIP-568)."""
         self._inbox.put(lambda: self._step(Trigger(requested(reason))))
 
-    def observed(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
+    def record_loads(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
         """Take a member's report of its loads; false if the group has no use for it, or no such member."""
         with self._owning:
             if self.balancing is None or member_id not in self.group.members:
                 return False
             self.balancing.on_load_report(groups.owned(self.group, member_id), loads)
             if delayed_rebalance.deadline(self.leading.leader_state) is None:
-                self.balancing.look(self.group, self._round, self._clock.advance(self._waits_ms))
+                self.balancing.check_imbalance(self.group, self._round, self._clock.advance(self._waits_ms))
             return True
 
     def is_driver(self, request: Request) -> bool:
@@ -279,7 +279,7 @@ class Coordinator:
         with self._owning:
             wait_ms = self._waits_ms = max(self._due_ms - self._clock.now_ms, 0)
             self._wakes_at_ms = self._clock.now_ms + wait_ms
-        self._job = _nothing
+        self._job = _do_nothing
         with contextlib.suppress(queue.Empty):
             self._job = self._inbox.get(timeout=wait_ms / 1000)
         return True
@@ -310,10 +310,10 @@ class Coordinator:
     def _next_ms(self) -> int:
         """When there is something to do though nothing comes in; at least once a second."""
         due = self._clock.now_ms + 1000
-        ours = (self._round_due(), self.leading.deadline())
-        for at in (groups.deadline(self.group), machine.deadline(self._driver), *ours):
-            if at is not None and at < due:
-                due = at
+        own = (self._round_due(), self.leading.deadline())
+        for deadline in (groups.deadline(self.group), machine.deadline(self._driver), *own):
+            if deadline is not None and deadline < due:
+                due = deadline
         return due
 
     def _round_due(self) -> int | None:
@@ -335,10 +335,10 @@ class Coordinator:
     def _let_in(self, request: Request, waiter: Waiter) -> None:
         """A request from outside: the group hears what the door lets through; who can't join isn't waited for either."""
         try:
-            request = self._door.admit(request, self.group, self._known, self._clock.now_ms)
+            request = self._door.admit(request, self.group, self._partition_counts, self._clock.now_ms)
         except validation.Refusal as refusal:
             self.counters[type(request).__name__, refusal.error.name] += 1
-            waiter.put(admission.refused(request, refusal))
+            waiter.set_reply(admission.refused(request, refusal))
             if isinstance(request, JoinGroup) and request.member_id:
                 self._receive(validation.removal(request, refusal), Waiter())
             return
@@ -346,15 +346,15 @@ class Coordinator:
 
     def _receive(self, request: Request, waiter: Waiter | None) -> None:
         self._correlation += 1
-        self._waiting[self._correlation] = request, waiter
+        self._requests[self._correlation] = request, waiter
         self._step(Received(self._correlation, request))
 
     def _step(self, event: Received | Tick | Trigger | Unload | Resume) -> None:
-        before, decision = self.group, groups.decide(self.group, event, self._clock.now_ms)
+        former, decision = self.group, groups.decide(self.group, event, self._clock.now_ms)
         self.group = decision.group
         if self._journal is not None:
             self._journal.append(decision.records, self.group)
-        self.history.stepped(before, self.group, decision.records, self._clock.now_ms)
+        self.history.add_step(former, self.group, decision.records, self._clock.now_ms)
         for action in decision.actions:
             try:
                 self._carry_out(action)
@@ -386,14 +386,14 @@ class Coordinator:
                 log.info("group %s: member %s removed: %s", self.settings.group_id, self._name(member_id), reason)
 
     def _answer(self, correlation: int, reply: Reply) -> None:
-        request, waiter = self._waiting.pop(correlation)
+        request, waiter = self._requests.pop(correlation)
         if isinstance(request, JoinGroup) and isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
             self._remember(request, reply.member_id)
         if waiter is None:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
             self._inbox.put(lambda: self._drive(machine.Replied(reply, request)))
         else:
-            waiter.put(self.history.explained(request, reply))
+            waiter.set_reply(self.history.explain_refusal(request, reply))
 
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:
@@ -415,17 +415,17 @@ class Coordinator:
                 case _:
                     pass  # it subscribes to nothing, so it is never assigned, revoked or bereft of anything
 
-    def _lead(self, asked: machine.ComputeAssignment) -> None:
+    def _lead(self, request: machine.ComputeAssignment) -> None:
         """Have the assignment computed; ``_led`` gets it."""
-        since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
-        self.leading.lead(asked, since, lambda: self._round(asked.protocol_name, asked.members))
+        owned = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in request.members}
+        self.leading.lead_round(request, owned, lambda: self._round(request.protocol_name, request.members))
 
     def _round(self, name: str, members: Sequence[JoinedMember]) -> delayed_rebalance.Round:
         group, topics, racks = self.group, self._topics(), self.racks()
-        since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
-        known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_watch.NAME else None
+        owned = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
+        balance = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_watch.NAME else None
         return delayed_rebalance.Round(
-            name, members, topics, since, group.previous_assignment, self._only, racks, known, self.barred()
+            name, members, topics, owned, group.previous_assignment, self._partitions, racks, balance, self.barred()
         )
 
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
@@ -450,34 +450,35 @@ class Coordinator:
             for tp in groups.owned(self.group, name).keys() - self.group.embedded.assigned(assignment)
         }
         entry = self.history.rebalanced(done, revoking)
-        self.moved += len(entry.moved)
-        level = logging.INFO if self.members() or any(done.before.values()) else logging.DEBUG  # its own join
-        log.log(level, "group %s: %s", self.settings.group_id, summary.line(done, entry.given, revoking, self._name))
+        self.partitions_moved += len(entry.moved)
+        has_partitions = any(done.previous_assignment.values())
+        level = logging.INFO if self.members() or has_partitions else logging.DEBUG  # its own join
+        log.log(level, "group %s: %s", self.settings.group_id, summary.line(done, entry.routes, revoking, self._name))
 
     def _on_topics_changed(self) -> None:
         topics = dict(self._topics())
-        if topics == self._known:
+        if topics == self._partition_counts:
             return
-        told, self._known = self._subscribed(), topics
-        if told != self._subscribed():  # before the push to rejoin, so that every member joins once
+        former, self._partition_counts = self._subscribed(), topics
+        if former != self._subscribed():  # before the push to rejoin, so that every member joins once
             self._streams.tell_topics()
         self._step(Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def _subscribed(self) -> tuple[str, ...]:
-        return tuple(sorted(self._known))
+        return tuple(sorted(self._partition_counts))
 
     def _remember(self, request: JoinGroup, member_id: str) -> None:
         if request.client_id == "driver":
             return
         live = self.group.members
-        taken = {info.address for name, info in self._infos.items() if name != member_id and name in live}
-        info = self._door.named(request, member_id, taken)
+        addresses = {info.address for name, info in self._infos.items() if name != member_id and name in live}
+        info = self._door.describe_member(request, member_id, addresses)
         self._infos[member_id] = info
-        self.history.named(member_id, info.executor_id, info.host)
+        self.history.name_member(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
         group, waited_for = self.group, self.leading.leader_state.scheduled.missing
-        for gone in set(self._infos) - {*group.members, *group.previous_assignment, *waited_for}:
-            self._infos.pop(gone, None)
+        for departed in set(self._infos) - {*group.members, *group.previous_assignment, *waited_for}:
+            self._infos.pop(departed, None)
 
     def _name(self, member_id: str) -> str:
         info = self._infos.get(member_id)
@@ -489,10 +490,10 @@ class Coordinator:
         self._ended = True
         self.leading.close()
         self._streams.end("stop" if self._for_good else "restart")
-        for _, waiter in self._waiting.values():
+        for _, waiter in self._requests.values():
             if waiter is not None:
-                waiter.put(None)
+                waiter.set_reply(None)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """What there is to do when only time has passed."""

@@ -28,16 +28,16 @@ def load(words: Iterable[str]) -> dict[str, Assignor]:
 
     Raises OptionError for one that isn't there, can't be imported or made, is no assignor, or has a name that is taken.
     """
-    found: dict[str, Assignor] = {}
-    called: dict[str, str] = {}
+    assignors: dict[str, Assignor] = {}
+    words_by_name: dict[str, str] = {}
     for word in words:
         assignor = ASSIGNORS[word] if word in ASSIGNORS else _own(word)
-        if assignor.name in found:
+        if assignor.name in assignors:
             raise _refused(
-                word, f"its name is {assignor.name!r}, and so is that of {called[assignor.name]}: rename one"
+                word, f"its name is {assignor.name!r}, and so is that of {words_by_name[assignor.name]}: rename one"
             )
-        found[assignor.name], called[assignor.name] = assignor, word
-    return found
+        assignors[assignor.name], words_by_name[assignor.name] = assignor, word
+    return assignors
 
 
 def _own(word: str) -> Assignor:
@@ -46,49 +46,49 @@ def _own(word: str) -> Assignor:
         raise _refused(word, f"{' and '.join(sorted(points))} both have this name: uninstall one")
     if points:
         (point,) = points.values()
-        assignor = _made(word, point.load)
+        assignor = _make_assignor(word, point.load)
         if assignor.name != word:
             raise _refused(word, f"the entry point's name and the assignor's, {assignor.name!r}, must be the same")
         return assignor
     if "." in word or ":" in word:
-        return _made(word, partial(listener_runner.find, word))
+        return _make_assignor(word, partial(listener_runner.find, word))
     raise _refused(word, f"no assignor has this name{_hint(word)}")
 
 
-def _made(word: str, find: Callable[[], Any]) -> Assignor:
+def _make_assignor(word: str, find: Callable[[], Any]) -> Assignor:
     """What ``find`` imports, made if it is a class, and seen to be an assignor."""
     try:
         thing = find()
     except (Exception, SystemExit) as error:  # noqa: BLE001  the user's module may raise anything
-        why = f"cannot be imported on the driver ({type(error).__name__}: {error}){_near(word, _beside(word))}; {SHIP}"
-        raise _refused(word, why) from None
+        problem_words = f"cannot be imported on the driver ({type(error).__name__}: {error}){_near(word, _sibling_names(word))}; {SHIP}"
+        raise _refused(word, problem_words) from None
     try:
-        made: Any = thing() if inspect.isclass(thing) else thing
-        problem = _problem(made)
+        candidate: Any = thing() if inspect.isclass(thing) else thing
+        problem = _problem(candidate)
     except (Exception, SystemExit) as error:  # noqa: BLE001  so may its constructor
-        why = f"cannot be made ({type(error).__name__}: {error}); a class is called without arguments"
-        raise _refused(word, why) from None
+        problem_words = f"cannot be made ({type(error).__name__}: {error}); a class is called without arguments"
+        raise _refused(word, problem_words) from None
     if problem:
         raise _refused(word, f"{problem} (see sparkcohort.assignors.Assignor)")
-    assignor: Assignor = made
+    assignor: Assignor = candidate
     return assignor
 
 
-def _problem(made: Any) -> str:
+def _problem(candidate: Any) -> str:
     """What keeps a thing from being an assignor, in words; empty when nothing does."""
-    lacks = [part for part in ("name", "cooperative", "assign") if not hasattr(made, part)]
+    lacks = [part for part in ("name", "cooperative", "assign") if not hasattr(candidate, part)]
     if lacks:
         return f"it lacks {' and '.join(lacks)}"
-    if not isinstance(made.name, str) or not re.fullmatch(r"[^\s,]{1,100}", made.name):
-        return f"its name, {made.name!r:.40}, must be a word without commas"
-    if made.name in ASSIGNORS:
-        return f"its name, {made.name!r}, is that of a built-in assignor: give it one of its own"
-    if not isinstance(made.cooperative, bool):
-        return f"its cooperative, {made.cooperative!r:.40}, must be True or False"
-    if not callable(made.assign):
+    if not isinstance(candidate.name, str) or not re.fullmatch(r"[^\s,]{1,100}", candidate.name):
+        return f"its name, {candidate.name!r:.40}, must be a word without commas"
+    if candidate.name in ASSIGNORS:
+        return f"its name, {candidate.name!r}, is that of a built-in assignor: give it one of its own"
+    if not isinstance(candidate.cooperative, bool):
+        return f"its cooperative, {candidate.cooperative!r:.40}, must be True or False"
+    if not callable(candidate.assign):
         return "its assign can't be called"
     try:
-        inspect.signature(made.assign).bind({}, {}, {})
+        inspect.signature(candidate.assign).bind({}, {}, {})
     except TypeError as error:
         return f"its assign must take (topics, members, racks): {error}"
     except ValueError:  # one that doesn't tell
@@ -96,7 +96,7 @@ def _problem(made: Any) -> str:
     return ""
 
 
-def _beside(word: str) -> list[str]:
+def _sibling_names(word: str) -> list[str]:
     """The public names of the module that was meant, if it could be imported, written as the word is."""
     mark = ":" if ":" in word else "."
     module = word.rpartition(mark)[0]
@@ -104,17 +104,17 @@ def _beside(word: str) -> list[str]:
 
 
 def _hint(word: str) -> str:
-    known = sorted({*ASSIGNORS, *(point.name for point in metadata.entry_points(group=ENTRY_POINTS))})
+    names = sorted({*ASSIGNORS, *(point.name for point in metadata.entry_points(group=ENTRY_POINTS))})
     return (
-        f"{_near(word, known) or '.'} There are {', '.join(known)}; your own is named by an entry point of the group "
+        f"{_near(word, names) or '.'} There are {', '.join(names)}; your own is named by an entry point of the group "
         f"{ENTRY_POINTS}, or as package.module.Class or package.module:object"
     )
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+def _near(word: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _refused(word: str, why: str) -> OptionError:
-    return OptionError(f"option {OPTION}={word!r}: {why}")
+def _refused(word: str, problem: str) -> OptionError:
+    return OptionError(f"option {OPTION}={word!r}: {problem}")

@@ -73,18 +73,18 @@ class Predecessor:
     group: Group
 
 
-class NotTaken(Exception):
+class UnusableJournal(Exception):
     """The journal is no use to this run; the message says why."""
 
 
-class StillThere(NotTaken):
+class JournalInUse(UnusableJournal):
     """Somebody writes it."""
 
 
 def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
     """Where the journal of this group is in the application of this JVM.  Raises CohortError where there is no home."""
-    named = "\0".join((*map(str, here()), jvm.process(), group_id, instance_id))
-    return home() / f"{hashlib.sha256(named.encode()).hexdigest()[:32]}{_SUFFIX}"
+    key = "\0".join((*map(str, here()), jvm.process(), group_id, instance_id))
+    return home() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{_SUFFIX}"
 
 
 def take(
@@ -95,36 +95,36 @@ def take(
     Waits so long for that run to end.  What is no use is removed.
     """
     try:
-        with _held(path, patience_s) as (descriptor, size):
+        with _locked_file(path, patience_s) as (descriptor, size):
             return _predecessor(os.pread(descriptor, size, 0), members, embedded, session_timeout_ms)
     except FileNotFoundError:
         return None
-    except (OSError, NotTaken, journal.MalformedJournal) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        log.info("the group begins anew, the journal of the run before is of no use: %s", why)
-        if not isinstance(error, StillThere):
+    except (OSError, UnusableJournal, journal.MalformedJournal) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        log.info("the group begins anew, the journal of the run before is of no use: %s", reason)
+        if not isinstance(error, JournalInUse):
             with contextlib.suppress(OSError):
                 path.unlink()
         return None
 
 
 @contextlib.contextmanager
-def _held(path: Path, patience_s: float) -> Iterator[tuple[int, int]]:
+def _locked_file(path: Path, patience_s: float) -> Iterator[tuple[int, int]]:
     """The file when nobody writes it any more, and its size.  Raises OSError, NotTaken."""
     deadline = time.monotonic() + patience_s
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_size > LARGEST:
-                raise NotTaken("it is no file of ours")
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > LARGEST:
+                raise UnusableJournal("it is no file of ours")
             if _locks(descriptor) and _is_at(path, descriptor):  # else it has been written anew meanwhile
                 yield descriptor, os.fstat(descriptor).st_size
                 return
         finally:
             os.close(descriptor)
         if time.monotonic() > deadline:
-            raise StillThere(f"the run before has not ended within {patience_s:g} s")
+            raise JournalInUse(f"the run before has not ended within {patience_s:g} s")
         time.sleep(LOOK_S)
 
 
@@ -138,37 +138,37 @@ def _locks(descriptor: int) -> bool:
 
 def _is_at(path: Path, descriptor: int) -> bool:
     """Whether the open file still has this name."""
-    found, there = os.fstat(descriptor), path.stat(follow_symlinks=False)
-    return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
+    opened, current = os.fstat(descriptor), path.stat(follow_symlinks=False)
+    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_timeout_ms: int) -> Predecessor:
     """Raises NotTaken, MalformedJournal."""
     if len(data) < _ALIVE.size:
-        raise NotTaken("it is empty")
+        raise UnusableJournal("it is empty")
     silent_ms = (time.monotonic_ns() - _ALIVE.unpack_from(data)[0]) // 1_000_000
     if not 0 <= silent_ms <= session_timeout_ms:
-        raise NotTaken(f"its members have waited for {session_timeout_ms} ms, and are gone")
+        raise UnusableJournal(f"its members have waited for {session_timeout_ms} ms, and are gone")
     head = next(journal.frames(data[_ALIVE.size :]), b"")
     try:
-        said = json.loads(head)
-        if said["format"] != FORMAT:
-            raise NotTaken("it is of another version")
+        head_values = json.loads(head)
+        if head_values["format"] != FORMAT:
+            raise UnusableJournal("it is of another version")
         client = Credentials(
-            authority=said["authority"].encode(),
-            certificate=said["certificate"].encode(),
-            key=said["key"].encode(),
-            token=str(said["token"]),
+            authority=head_values["authority"].encode(),
+            certificate=head_values["certificate"].encode(),
+            key=head_values["key"].encode(),
+            token=str(head_values["token"]),
         )
-        authority = RunAuthority(said["server_certificate"].encode(), said["server_key"].encode(), client)
-        identity = RunIdentity(str(said["run_id"]), int(said["port"]), authority)
-        same = hmac.compare_digest(str(said["members"]), _sealed(members, client.token))
+        authority = RunAuthority(head_values["server_certificate"].encode(), head_values["server_key"].encode(), client)
+        identity = RunIdentity(str(head_values["run_id"]), int(head_values["port"]), authority)
+        has_same_members = hmac.compare_digest(str(head_values["members"]), _sealed(members, client.token))
     except _NO_HEAD:
-        raise NotTaken("it can't be read") from None
+        raise UnusableJournal("it can't be read") from None
     if not 0 < identity.port <= _LAST_PORT:
-        raise NotTaken("it names no port")
-    if not same:
-        raise NotTaken("the query has other options now")
+        raise UnusableJournal("it names no port")
+    if not has_same_members:
+        raise UnusableJournal("the query has other options now")
     return Predecessor(identity, journal.restored(data[_ALIVE.size + len(journal.framed(head)) :], embedded))
 
 
@@ -208,7 +208,7 @@ class GroupJournal:
     def open(self, group: Group) -> None:
         """Begin with the group as it stands, in place of what an earlier run has left.  Where that can't be: one warning."""
         self._attempt(lambda: self._write_anew(group))
-        if not self.kept:
+        if not self.is_usable:
             self._discard_former()
 
     def append(self, records: tuple[Record, ...], group: Group) -> None:
@@ -232,7 +232,7 @@ class GroupJournal:
         self._release()
 
     @property
-    def kept(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether there is a journal that a next run can take."""
         return self._descriptor is not None
 
@@ -242,18 +242,18 @@ class GroupJournal:
         try:
             write()
             took_s = time.monotonic() - began
-            why = f"a write took {took_s:.1f} s" if took_s > SLOW_S else ""
+            problem = f"a write took {took_s:.1f} s" if took_s > SLOW_S else ""
         except OSError as error:
-            why = error.strerror or type(error).__name__
+            problem = error.strerror or type(error).__name__
         except Exception as error:  # noqa: BLE001  whatever it is, the step's answers are waited for
-            why = type(error).__name__
-        if why:
+            problem = type(error).__name__
+        if problem:
             log.warning(
                 "group %s: the group's journal can't be written (%s: %s): the query runs, but if it is started again in this "
                 "application its executors' agents are started anew; COHORT_HOME names the folder, best on a local disk",
                 self._group_id,
                 self._path.parent,
-                why,
+                problem,
             )
             self._remove()
             self._release()
@@ -302,7 +302,7 @@ class GroupJournal:
 
     def _discard_former(self) -> None:
         """What an earlier run has left stands for a group that goes on without it: the run after this one is not to take that."""
-        with contextlib.suppress(OSError, NotTaken), _held(self._path, 0) as (descriptor, _):
+        with contextlib.suppress(OSError, UnusableJournal), _locked_file(self._path, 0) as (descriptor, _):
             os.ftruncate(descriptor, 0)  # also where the folder lets nobody remove it
             self._path.unlink()
 
@@ -314,9 +314,9 @@ class GroupJournal:
 
 def _write(descriptor: int, data: bytes) -> None:
     """All of it, or OSError: a disk that is full takes a part."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    rest_bytes = memoryview(data)
+    while rest_bytes:
+        rest_bytes = rest_bytes[os.write(descriptor, rest_bytes) :]
 
 
 def sweep() -> None:
@@ -327,7 +327,7 @@ def sweep() -> None:
 
 
 def _sweep(path: Path) -> None:
-    with contextlib.suppress(OSError, NotTaken), _held(path, 0) as (descriptor, _):
+    with contextlib.suppress(OSError, UnusableJournal), _locked_file(path, 0) as (descriptor, _):
         old = time.time() - os.fstat(descriptor).st_mtime > OLD_S
         if old or _has_ended(os.pread(descriptor, 64 << 10, _ALIVE.size)):
             path.unlink()
@@ -337,7 +337,7 @@ def _has_ended(data: bytes) -> bool:
     """Whether the application that a journal's first frame names lived here, and has ended."""
     try:
         head = json.loads(next(journal.frames(data), b""))
-        mine = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()
-        return bool(mine and started(int(head["jvm"])) != head["jvm_started"])
+        lived_here = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()
+        return bool(lived_here and started(int(head["jvm"])) != head["jvm_started"])
     except _NO_HEAD:
         return False

@@ -36,7 +36,7 @@ _UNTOLD = (r.SessionRenewed, r.SessionsChecked, r.SerialTaken, r.OffsetsCommitte
 _TELLING = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
 
 T = TypeVar("T", bound=Reply)
-Held: TypeAlias = Mapping[str, tuple[TopicPartition, ...]]
+PartitionsByMember: TypeAlias = Mapping[str, tuple[TopicPartition, ...]]
 
 
 @dataclass(frozen=True)
@@ -50,44 +50,49 @@ class Entry:
     """
 
     done: Rebalanced
-    at: float
+    ended_at: float
     result: str
     giving_up: Mapping[TopicPartition, str]
-    given: summary.Routes
+    routes: summary.Routes
     removed: tuple[tuple[str, str], ...] = ()
     in_force: bool = True
 
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
         """The partitions that were given to another member than the one that had them last, in order."""
-        return summary.moved(self.given)
+        return summary.moved(self.routes)
 
     @cached_property
     def revoked(self) -> tuple[TopicPartition, ...]:
         """The partitions that a member is to give up, or lost for good, in order."""
-        lost = self._difference(self.done.before, self.done.after)
-        return tuple(sorted(self.giving_up.keys() | (lost - self._held(self.done.after) if lost else frozenset())))
+        lost_partitions = self._difference(self.done.previous_assignment, self.done.assignment)
+        return tuple(
+            sorted(
+                self.giving_up.keys()
+                | (lost_partitions - self._all_partitions(self.done.assignment) if lost_partitions else frozenset())
+            )
+        )
 
     @staticmethod
-    def _held(by_member: Held) -> set[TopicPartition]:
+    def _all_partitions(by_member: PartitionsByMember) -> set[TopicPartition]:
         return {tp for partitions in by_member.values() for tp in partitions}
 
     @staticmethod
-    def _difference(some: Held, others: Held) -> set[TopicPartition]:
+    def _difference(holdings: PartitionsByMember, other_holdings: PartitionsByMember) -> set[TopicPartition]:
         """What members have of ``some`` that they don't have in ``others``; cheap where nothing changed."""
         return {
             tp
-            for name, partitions in some.items()
-            if partitions != others.get(name, ())
-            for tp in set(partitions).difference(others.get(name, ()))
+            for name, partitions in holdings.items()
+            if partitions != other_holdings.get(name, ())
+            for tp in set(partitions).difference(other_holdings.get(name, ()))
         }
 
 
 @dataclass(frozen=True, slots=True)
-class ToldOnce:
+class TimelineEntry:
     """One line of a member's story, and when it was (seconds since 1970)."""
 
-    at: float
+    time_s: float
     line: str
 
 
@@ -108,14 +113,14 @@ class History:
         self.state_since_ms = 0
         self.agent_starts: Counter[str] = Counter()  # members that came, by executor: a second one is a restart
 
-    def stepped(self, before: Group, after: Group, records: Iterable[r.Record], now_ms: int) -> None:
+    def add_step(self, former: Group, current: Group, records: Iterable[r.Record], now_ms: int) -> None:
         """Take the records of one step in."""
-        if after.state is not self._state:
-            self._state, self.state_since_ms = after.state, now_ms
+        if current.state is not self._state:
+            self._state, self.state_since_ms = current.state, now_ms
         step = [record for record in records if not isinstance(record, _UNTOLD)]
-        at = self._wall() if step else 0.0
+        time_s = self._wall() if step else 0.0
         for record in step:
-            self._records.append((at, record))
+            self._records.append((time_s, record))
             for member_id in timeline.about(record):
                 self._remember(member_id, record)
             match record:
@@ -124,14 +129,14 @@ class History:
                 case r.AssignmentStored():
                     self._forming = None
                 case r.RebalanceStarted() | r.Emptied() if self._forming is not None:
-                    self._overtaken(self._forming, before, step, now_ms)
+                    self._overtaken(self._forming, former, step, now_ms)
                     self._forming = None
                 case r.MemberReplaced(old_id, member):  # the same place in the group: what waits for it is its own
                     self._owners |= {tp: member.member_id for tp, owner in self._owners.items() if owner == old_id}
                 case r.MemberRemoved(member_id, reason):
                     self._removed.append((member_id, reason))
 
-    def named(self, member_id: str, executor_id: str, host: str) -> None:
+    def name_member(self, member_id: str, executor_id: str, host: str) -> None:
         """Remember what a member is called, also for when it is gone."""
         if member_id not in self._names:
             self.agent_starts[executor_id] += 1
@@ -144,49 +149,49 @@ class History:
         """(executor, host) of members, present or gone, by member id; the latest last."""
         return dict(self._names)
 
-    def assignor_failed(self, generation: int, why: str) -> None:
+    def assignor_failed(self, generation: int, reason: str) -> None:
         """Note that the assignment of this generation is not the assignor's, which failed."""
-        self._failure = generation, _cut(why)
+        self._failure = generation, _shorten(reason)
 
     def rebalanced(self, done: Rebalanced, giving_up: Mapping[TopicPartition, str]) -> Entry:
         """Take a rebalance in that has ended."""
         result = FOLLOW_UP if giving_up else OK
         if self._failure is not None and self._failure[0] == done.generation:
             result = f"failed: {self._failure[1]}"
-        given = summary.routes(done, self._owners)
-        self._owners |= {tp: name for name, partitions in done.after.items() for tp in partitions}
-        return self._append(done, result, giving_up, given)
+        routes = summary.routes(done, self._owners)
+        self._owners |= {tp: name for name, partitions in done.assignment.items() for tp in partitions}
+        return self._append(done, result, giving_up, routes)
 
     def entries(self) -> tuple[Entry, ...]:
         """The last rebalances, newest last."""
         return tuple(self._entries)
 
-    def known(self) -> tuple[str, ...]:
+    def member_ids(self) -> tuple[str, ...]:
         """The ids of all members whose story can be told, oldest first."""
         return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.about(record)))
 
-    def member_timeline(self, member_id: str) -> tuple[ToldOnce, ...]:
+    def member_timeline(self, member_id: str) -> tuple[TimelineEntry, ...]:
         """What happened to a member, as far as the journal goes back."""
         records = tuple(self._records)
         return tuple(
-            ToldOnce(records[place][0], line)
+            TimelineEntry(records[place][0], line)
             for place, line in timeline.placed_lines((item for _, item in records), member_id)
         )
 
     def lately(self, member_id: str) -> str:
         """The last lines of a member's story in one; empty when nothing is known."""
         records = self._lately.get(member_id, ())
-        return "; ".join(_cut(timeline.line(record, member_id)) for record in records)
+        return "; ".join(_shorten(timeline.line(record, member_id)) for record in records)
 
-    def explained(self, request: Request, reply: T) -> T:
+    def explain_refusal(self, request: Request, reply: T) -> T:
         """The reply; one that sends a member away carries the end of its story."""
         error = reply.error if not isinstance(reply, OffsetCommitReply) else _worst(reply)
         member_id = getattr(request, "member_id", "")
         if error not in _TELLING or not (lately := self.lately(member_id)):
             return reply
-        said = getattr(reply, "message", "")
+        message = getattr(reply, "message", "")
         fuller: T = changed(
-            cast("Any", reply), message=f"{said}{'; ' if said else ''}{member_id} before that: {lately}"
+            cast("Any", reply), message=f"{message}{'; ' if message else ''}{member_id} before that: {lately}"
         )
         return fuller
 
@@ -195,11 +200,11 @@ class History:
         done: Rebalanced,
         result: str,
         giving_up: Mapping[TopicPartition, str],
-        given: summary.Routes,
+        routes: summary.Routes,
         *,
         in_force: bool = True,
     ) -> Entry:
-        entry = Entry(done, self._wall(), result, dict(giving_up), given, tuple(self._removed), in_force)
+        entry = Entry(done, self._wall(), result, dict(giving_up), routes, tuple(self._removed), in_force)
         self._entries.append(entry)
         self._removed.clear()
         return entry
@@ -210,35 +215,35 @@ class History:
         if len(self._lately) > SPOKEN_OF:
             self._lately.popitem(last=False)
 
-    def _overtaken(self, lost: r.GenerationStarted, before: Group, step: Sequence[r.Record], now_ms: int) -> None:
+    def _overtaken(self, generation: r.GenerationStarted, former: Group, step: Sequence[r.Record], now_ms: int) -> None:
         """A generation that never came into force: the next join phase began before its assignment was stored."""
-        phase = before.rebalance
+        phase = former.rebalance
         done = Rebalanced(
-            lost.generation,
+            generation.generation,
             phase.reason if phase else NO_REASON,
             phase.started_ms if phase else now_ms,
             now_ms,
-            lost.protocol_name,
-            tuple(before.members),
-            before.previous_assignment,
-            before.previous_assignment,
+            generation.protocol_name,
+            tuple(former.members),
+            former.previous_assignment,
+            former.previous_assignment,
         )
-        self._append(done, f"failed: {_cut(_cause(step))}", {}, {}, in_force=False)
+        self._append(done, f"failed: {_shorten(_cause(step))}", {}, {}, in_force=False)
 
 
 def _cause(step: Sequence[r.Record]) -> str:
-    gone = [
+    removals = [
         f"{record.member_id} was removed: {record.reason}" for record in step if isinstance(record, r.MemberRemoved)
     ]
-    came = [f"{record.member.member_id} joined" for record in step if isinstance(record, r.MemberAdded)]
-    again = [f"{record.member_id} rejoined" for record in step if isinstance(record, r.JoinParked)]
-    return "; ".join(gone or came or again) or "another rebalance began"
+    arrivals = [f"{record.member.member_id} joined" for record in step if isinstance(record, r.MemberAdded)]
+    rejoins = [f"{record.member_id} rejoined" for record in step if isinstance(record, r.JoinParked)]
+    return "; ".join(removals or arrivals or rejoins) or "another rebalance began"
 
 
 def _worst(reply: OffsetCommitReply) -> ErrorCode:
     return next((error for _, error in reply.partitions if error in _TELLING), ErrorCode.NONE)
 
 
-def _cut(words: str) -> str:
+def _shorten(words: str) -> str:
     words = " ".join(words.split())
     return words if len(words) <= LINE_LENGTH else f"{words[: LINE_LENGTH - 1]}…"

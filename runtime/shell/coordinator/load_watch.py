@@ -37,8 +37,8 @@ class LoadWatch:
         """Take what a member reports of what it owns."""
         self._loads = {**self._loads, **{tp: load for tp, load in loads.items() if tp in owned}}
 
-    def look(
-        self, group: Group, asked: Callable[[str, Sequence[JoinedMember]], delayed_rebalance.Round], now_ms: int
+    def check_imbalance(
+        self, group: Group, make_round: Callable[[str, Sequence[JoinedMember]], delayed_rebalance.Round], now_ms: int
     ) -> None:
         """See whether there is an imbalance that a round would relieve, as often as every member has told something new.
 
@@ -48,14 +48,16 @@ class LoadWatch:
         if recent or group.state is not GroupState.STABLE or group.protocol_name != NAME:
             return
         self._looked_ms = now_ms
-        there = asked(NAME, _joined(group))
-        self._loads = {tp: load for tp, load in self._loads.items() if tp[1] < there.topics.get(tp[0], 0)}
-        self._watch = imbalance.look(self._watch, self._relief(there, now_ms), now_ms)
+        group_round = make_round(NAME, _joined(group))
+        self._loads = {tp: load for tp, load in self._loads.items() if tp[1] < group_round.topics.get(tp[0], 0)}
+        self._watch = imbalance.look(self._watch, self._relief(group_round, now_ms), now_ms)
 
     def _relief(self, group: delayed_rebalance.Round, now_ms: int) -> Relief | None:
-        said = assignment.subscriptions(group.members, group.since)
-        said = self.balance(now_ms).loaded(said)
-        return self._assignor.relief(*assignment.assignor_input(said, group.topics, only=group.only, racks=group.racks))
+        subscriptions = assignment.subscriptions(group.members, group.since)
+        subscriptions = self.balance(now_ms).loaded(subscriptions)
+        return self._assignor.relief(
+            *assignment.assignor_input(subscriptions, group.topics, only=group.only, racks=group.racks)
+        )
 
     def due(self) -> int | None:
         """When a round has to be asked for; None while nothing lasts."""
@@ -71,7 +73,7 @@ class LoadWatch:
         lasted = imbalance.lasted(self._watch, now_ms, self._after_ms)
         return imbalance.Balance(self._assignor if lasted else replace(self._assignor, max_moves=0), self._loads)
 
-    def led(self, now_ms: int) -> None:
+    def end_round(self, now_ms: int) -> None:
         """A round was led by the assignor: what it was free to do is done."""
         if imbalance.lasted(self._watch, now_ms, self._after_ms):
             self._watch = imbalance.done(self._watch)
@@ -82,20 +84,20 @@ class LoadWatch:
 
     def loads_by_member(self, owned: Mapping[str, Collection[TopicPartition]]) -> dict[str, dict[str, Any]]:
         """What each member carries, in plain values; nothing until something is known."""
-        known = self._loads
-        if not known:
+        loads_now = self._loads
+        if not loads_now:
             return {}
-        share = shares({member: sorted(mine) for member, mine in sorted(owned.items())}, known)
-        found = {}
-        for member, mine in owned.items():
-            loads = [known[tp] for tp in mine if tp in known]
-            found[member] = {
+        share = shares({member: sorted(partitions) for member, partitions in sorted(owned.items())}, loads_now)
+        rows = {}
+        for member, partitions in owned.items():
+            loads = [loads_now[tp] for tp in partitions if tp in loads_now]
+            rows[member] = {
                 "records_per_second": round(sum(load.records for load in loads), 1),
                 "bytes_per_second": round(sum(load.bytes for load in loads)),
                 "backlog": sum(load.backlog for load in loads),
                 "share": round(share[member], 4),
             }
-        return found
+        return rows
 
 
 def _joined(group: Group) -> list[JoinedMember]:

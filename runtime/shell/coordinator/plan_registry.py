@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 from sparkcohort.runtime.batches.claims import Plan, Slot, awaited, claim, new_plan
-from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, add_range
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.totals import BATCH_BUCKETS_MS, Histogram, MalformedTotals
 
@@ -24,7 +24,7 @@ KEPT_PLANS = 64
 DataFrames that user code kept from a few batches ago."""
 
 
-class PlanGone(LookupError):
+class UnknownPlan(LookupError):
     """A task asked for a plan that is no longer, or was never, known to this coordinator run."""
 
 
@@ -43,7 +43,7 @@ class ClaimedSlot:
 
 
 @dataclass(slots=True)
-class _Registered:
+class _PlanRecord:
     plan: Plan
     sequence: int
     planned_starts: dict[TopicPartition, int]
@@ -77,9 +77,9 @@ class PlanRegistry:
         # Agents may know plans of the run before: this run's have higher numbers.  No plan takes less than a microsecond.
         self._first = time.monotonic_ns() // 1_000
         self._lock = threading.Lock()
-        self._plans: OrderedDict[str, _Registered] = OrderedDict()
+        self._plans: OrderedDict[str, _PlanRecord] = OrderedDict()
         self._planned: dict[TopicPartition, int] = {}
-        self._seen: dict[TopicPartition, ObservedSize] = {}
+        self._sizes: dict[TopicPartition, ObservedSize] = {}
         self.audit = Audit()
         self._durations = Histogram(BATCH_BUCKETS_MS)
         self._last: dict[str, float] | None = None
@@ -118,7 +118,7 @@ class PlanRegistry:
         with self._lock:
             self.audit.plans += 1
             self.audit.slots += len(slots)
-            self._plans[plan_id] = _Registered(
+            self._plans[plan_id] = _PlanRecord(
                 new_plan(plan_id, slots),
                 self._first + self.audit.plans,
                 planned_starts,
@@ -137,7 +137,7 @@ class PlanRegistry:
         with self._lock:
             registered = self._plans.get(plan_id)
             if registered is None:
-                raise PlanGone(
+                raise UnknownPlan(
                     f"plan {plan_id} is not known to this coordinator run: the DataFrame belongs to a batch "
                     f"more than {KEPT_PLANS} batches ago or to an earlier start of the query; "
                     "write or cache it inside foreachBatch"
@@ -169,7 +169,7 @@ class PlanRegistry:
                     self.audit.ranges_delivered += 1
                     first = True
                     if size is not None and item.end > item.start:
-                        self._seen[item.tp] = after(self._seen.get(item.tp), item.end - item.start, size)
+                        self._sizes[item.tp] = add_range(self._sizes.get(item.tp), item.end - item.start, size)
                 else:
                     self.audit.ranges_again += 1
             self.audit.records_from_agent += agent[0]
@@ -182,7 +182,7 @@ class PlanRegistry:
                 if not registered.undelivered:
                     self._delivered(registered)
 
-    def _delivered(self, plan: _Registered) -> None:
+    def _delivered(self, plan: _PlanRecord) -> None:
         """The last range of a batch has been delivered; one that is stopped early (``limit``) never is."""
         seconds = time.monotonic() - plan.planned_at
         self._durations.add(round(1000 * seconds))
@@ -199,21 +199,21 @@ class PlanRegistry:
         if began is None:
             return None
         plans = [plan for plan in self._plans.values() if plan.planned_at >= began]
-        owed = sum(len(plan.undelivered) for plan in plans)
+        undelivered = sum(len(plan.undelivered) for plan in plans)
         return {
             "number": self._number,
             "age_ms": round(1000 * (time.monotonic() - began)),
-            "ranges_delivered": sum(len(slot.ranges) for plan in plans for slot in plan.plan.slots) - owed,
-            "ranges_owed": owed,
+            "ranges_delivered": sum(len(slot.ranges) for plan in plans for slot in plan.plan.slots) - undelivered,
+            "ranges_owed": undelivered,
             # Without a listener a batch that was delivered may be over: Spark asks for the next one at the next trigger.
-            "may_be_over": bool(plans) and not owed and not self._has_listener,
+            "may_be_over": bool(plans) and not undelivered and not self._has_listener,
             "waits_for": awaited((plan.plan, plan.undelivered) for plan in plans),
         }
 
     def sizes(self) -> Sizes:
         """How large records have been so far, by what tasks reported."""
         with self._lock:
-            return Sizes(dict(self._seen))
+            return Sizes(dict(self._sizes))
 
     def agent_timed_out(self) -> None:
         """Count a task that gave its agent up."""

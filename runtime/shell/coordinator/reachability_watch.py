@@ -29,7 +29,7 @@ class Stuck(NamedTuple):
     """Where fetching a partition stands, and why it doesn't come forward."""
 
     position: int
-    why: str
+    reason: str
 
 
 class ReachabilityWatch:
@@ -51,7 +51,7 @@ class ReachabilityWatch:
         self._lock, self._probing = threading.Lock(), threading.Lock()
         self._barred: reachability.Barred = {}
         self._next_probe_ms = 0
-        self._answered: dict[str, dict[TopicPartition, int]] = {}  # the driver, and when, though not the member
+        self._answered_driver: dict[str, dict[TopicPartition, int]] = {}  # the driver, and when, though not the member
 
     def record_report(
         self, member: str, stuck: Mapping[TopicPartition, Stuck], reached: Collection[TopicPartition] | None = None
@@ -65,51 +65,51 @@ class ReachabilityWatch:
             with self._lock:
                 self._barred = reachability.tried(self._barred, member, reached, now)
         bars = self._barred.get(member, {})
-        self._confirm(member, {tp: seen for tp, seen in stuck.items() if tp not in bars}, now)
+        self._confirm(member, {tp: stand for tp, stand in stuck.items() if tp not in bars}, now)
         self.lift_expired()
         return sorted(self._barred.get(member, {}))
 
     def _confirm(self, member: str, stuck: Mapping[TopicPartition, Stuck], now: int) -> None:
         """Bar the member from what has answered the driver, and ``CONFIRM_MS`` later still doesn't answer the member."""
         with self._lock:
-            answered = {tp: at for tp, at in self._answered.pop(member, {}).items() if tp in stuck}
-            if answered:
-                self._answered[member] = answered
-        sure = {tp: stuck[tp].why for tp, at in answered.items() if now - at >= CONFIRM_MS}
-        if sure:
-            self._cut_off(member, sure, now)
-        doubtful = {tp: seen.position for tp, seen in stuck.items() if tp not in answered}
+            confirmed = {tp: since_ms for tp, since_ms in self._answered_driver.pop(member, {}).items() if tp in stuck}
+            if confirmed:
+                self._answered_driver[member] = confirmed
+        reasons = {tp: stuck[tp].reason for tp, since_ms in confirmed.items() if now - since_ms >= CONFIRM_MS}
+        if reasons:
+            self._cut_off(member, reasons, now)
+        doubtful = {tp: stand.position for tp, stand in stuck.items() if tp not in confirmed}
         if doubtful and now >= self._next_probe_ms and self._probing.acquire(blocking=False):
             try:
                 reached = self._probe(doubtful, PROBE_S)
             finally:
                 self._probing.release()
             with self._lock:
-                self._answered[member] = {**answered, **dict.fromkeys(reached, now_ms())}
+                self._answered_driver[member] = {**confirmed, **dict.fromkeys(reached, now_ms())}
             if len(reached) < len(doubtful):
                 self._next_probe_ms = now_ms() + PAUSE_MS
 
-    def _cut_off(self, member: str, why: Mapping[TopicPartition, str], now: int) -> None:
+    def _cut_off(self, member: str, reasons: Mapping[TopicPartition, str], now: int) -> None:
         with self._lock:
-            before = self._barred
-            self._barred = reachability.cut_off(before, member, why, now)
-            new = reachability.added(before, self._barred)
+            former = self._barred
+            self._barred = reachability.cut_off(former, member, reasons, now)
+            new = reachability.added(former, self._barred)
         for partitions in new.values():
             log.warning(
-                "%s can't fetch %s, though the driver can (%s): other executors own and read them now. Check the network between "
-                "that host and the broker",
+                "%s can't fetch %s, though the driver can (%s): other executors own and read them now, its own tasks read them "
+                "through the driver. Check the network between that host and the broker",
                 self._name(member),
                 names_of(partitions),
-                why[partitions[0]],
+                reasons[partitions[0]],
             )
             self._on_change(f"{member} can't fetch {names_of(partitions)}")
 
     def lift_expired(self) -> None:
         """Let those back who can fetch again."""
         with self._lock:
-            before = self._barred
-            self._barred = reachability.lift_expired(before, self._members().keys(), now_ms())
-            back = reachability.added(self._barred, before)
+            former = self._barred
+            self._barred = reachability.lift_expired(former, self._members().keys(), now_ms())
+            back = reachability.added(self._barred, former)
         for member, partitions in back.items():
             if member in self._members():
                 log.info("%s may own %s again", self._name(member), names_of(partitions))

@@ -24,19 +24,19 @@ class RecordAgesWatch:
         self._lock = threading.Lock()
         self._times = RecordAges()
 
-    def tell(self, report: calls.RecordTimestamps, owners: Mapping[TopicPartition, str]) -> None:
+    def record_report(self, report: calls.RecordTimestamps, owners: Mapping[TopicPartition, str]) -> None:
         """An owner's report; what it doesn't own is not its to tell."""
-        seen = {
+        records = {
             (TopicPartition(row.topic, row.partition), FirstRecord(row.position, row.offset, row.timestamp_ms))
-            for row in report.seen
+            for row in report.records
         }
-        self.add([(tp, seen_at) for tp, seen_at in seen if owners.get(tp) == report.member])
+        self.add([(tp, record) for tp, record in records if owners.get(tp) == report.member])
 
-    def add(self, seen: Collection[tuple[TopicPartition, FirstRecord]]) -> None:
+    def add(self, records: Collection[tuple[TopicPartition, FirstRecord]]) -> None:
         """Somebody has seen these records."""
         with self._lock:
-            for tp, time_of in seen:
-                self._times.add(tp, time_of)
+            for tp, record in records:
+                self._times.add(tp, record)
 
     def ages_ms(self, committed: Offsets, ends: Offsets, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
         """The age of the first record that is not committed of each partition, as far as it is known; 0 where there is none."""
@@ -44,10 +44,12 @@ class RecordAgesWatch:
         with self._lock:
             self._times.follow(ids)
             self._times.keep(committed, committed.keys())
-            ages = {tp: self._times.age_ms(tp, at, ends[tp], now_ms) for tp, at in committed.items() if tp in ends}
+            ages = {
+                tp: self._times.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items() if tp in ends
+            }
         return {tp: age for tp, age in ages.items() if age is not None}
 
     def unseen(self, committed: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
         """The committed positions behind which records wait that nobody has seen."""
         with self._lock:
-            return self._times.unseen({tp: at for tp, at in committed.items() if ends.get(tp, at) > at})
+            return self._times.unseen({tp: offset for tp, offset in committed.items() if ends.get(tp, offset) > offset})

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sparkcohort.runtime.group import summary
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.coordinator.history import Entry, Held, History
+from sparkcohort.runtime.shell.coordinator.history import Entry, History, PartitionsByMember
 
 Names = Mapping[str, tuple[str, str]]  # (executor, host) by member id
 
@@ -28,8 +28,8 @@ def history(entries: Sequence[Entry]) -> list[dict[str, Any]]:
             "started_ms": entry.done.started_ms,
             "moved": _plain(entry.moved),
             "revoked": _plain(entry.revoked),
-            "before": _holdings(entry.done.before) if place >= detailed else {},
-            "after": _holdings(entry.done.after) if place >= detailed else {},
+            "before": _holdings(entry.done.previous_assignment) if place >= detailed else {},
+            "after": _holdings(entry.done.assignment) if place >= detailed else {},
         }
         for place, entry in enumerate(entries)
     ]
@@ -39,7 +39,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
     done = entry.done
     return {
         "generation": done.generation,
-        "at": entry.at,
+        "at": entry.ended_at,
         "reason": str(done.reason),
         "duration_ms": done.ended_ms - done.started_ms,
         "protocol": done.protocol_name,
@@ -48,8 +48,8 @@ def _facts(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _holdings(held: Held) -> dict[str, list[list[Any]]]:
-    return {name: _plain(partitions) for name, partitions in held.items()}
+def _holdings(partitions_by_member: PartitionsByMember) -> dict[str, list[list[Any]]]:
+    return {name: _plain(partitions) for name, partitions in partitions_by_member.items()}
 
 
 def rebalances(past: History, last: int) -> list[dict[str, Any]]:
@@ -65,30 +65,33 @@ def rebalance_details(past: History, generation: int) -> dict[str, Any]:
     """
     entries, names = past.entries(), past.names()
     if generation < 0:
-        found = entries[generation] if -generation <= len(entries) else None
+        entry = entries[generation] if -generation <= len(entries) else None
     else:
-        found = next((entry for entry in reversed(entries) if entry.done.generation == generation), None)
-    if found is None:
+        entry = next((entry for entry in reversed(entries) if entry.done.generation == generation), None)
+    if entry is None:
         return {"known": [entry.done.generation for entry in entries]}
-    removed = [{"member_id": gone, "client_id": client_id(gone, names), "reason": why} for gone, why in found.removed]
-    return {**_line(found, names), "removed": removed, "assignments": _assignments(found, names)}
+    removed = [
+        {"member_id": member_id, "client_id": client_id(member_id, names), "reason": reason}
+        for member_id, reason in entry.removed
+    ]
+    return {**_line(entry, names), "removed": removed, "assignments": _assignments(entry, names)}
 
 
-def member_timeline(past: History, who: str) -> dict[str, Any]:
+def member_timeline(past: History, name: str) -> dict[str, Any]:
     """The story of a member, named by its id or by its client id (then the latest of that name).
 
     An unknown one is {"known": [[member id, client id], …]}.
     """
-    known, names = past.known(), past.names()
-    called = [member_id for member_id in known if who in (member_id, client_id(member_id, names))]
+    member_ids, names = past.member_ids(), past.names()
+    called = [member_id for member_id in member_ids if name in (member_id, client_id(member_id, names))]
     if not called:
-        return {"known": [[member_id, client_id(member_id, names)] for member_id in known]}
+        return {"known": [[member_id, client_id(member_id, names)] for member_id in member_ids]}
     member_id = called[-1]
     return {
         "member_id": member_id,
         "client_id": client_id(member_id, names),
         "host": host(member_id, names),
-        "lines": [{"at": told.at, "what": told.line} for told in past.member_timeline(member_id)],
+        "lines": [{"at": entry.time_s, "what": entry.line} for entry in past.member_timeline(member_id)],
     }
 
 
@@ -116,26 +119,34 @@ def _line(entry: Entry, names: Names) -> dict[str, Any]:
 def _assignments(entry: Entry, names: Names) -> list[dict[str, Any]]:
     """A row a member: what it had, has, kept, gained from whom, lost to whom, is to give up."""
     done = entry.done
-    had = {tp: old for (old, _), partitions in entry.given.items() for tp in partitions if old}
-    has = {tp: name for name, partitions in done.after.items() for tp in partitions}
+    former_owners = {tp: old for (old, _), partitions in entry.routes.items() for tp in partitions if old}
+    owners = {tp: name for name, partitions in done.assignment.items() for tp in partitions}
     rows = []
-    for member_id in dict.fromkeys([*done.after, *done.before]):
-        before, after = sorted(done.before.get(member_id, ())), sorted(done.after.get(member_id, ()))
-        if member_id not in names and not before and not after:  # the driver's own
+    for member_id in dict.fromkeys([*done.assignment, *done.previous_assignment]):
+        former, current = (
+            sorted(done.previous_assignment.get(member_id, ())),
+            sorted(done.assignment.get(member_id, ())),
+        )
+        if member_id not in names and not former and not current:  # the driver's own
             continue
-        gained, lost = sorted(set(after) - set(before)), sorted(set(before) - set(after))
+        gained, lost_partitions = sorted(set(current) - set(former)), sorted(set(former) - set(current))
         rows.append(
             {
                 "member_id": member_id,
                 "client_id": client_id(member_id, names),
                 "host": host(member_id, names),
                 "present": member_id in done.members,
-                "before": _named(before),
-                "after": _named(after),
-                "kept": _named(sorted(set(before) & set(after))),
-                "gained": [{**_one(tp), "from": client_id(had.get(tp, ""), names) or had.get(tp)} for tp in gained],
-                "lost": [{**_one(tp), "to": client_id(has.get(tp, ""), names) or has.get(tp)} for tp in lost],
-                "giving_up": _named(sorted(tp for tp, name in entry.giving_up.items() if name == member_id)),
+                "before": _plain_objects(former),
+                "after": _plain_objects(current),
+                "kept": _plain_objects(sorted(set(former) & set(current))),
+                "gained": [
+                    {**_one(tp), "from": client_id(former_owners.get(tp, ""), names) or former_owners.get(tp)}
+                    for tp in gained
+                ],
+                "lost": [
+                    {**_one(tp), "to": client_id(owners.get(tp, ""), names) or owners.get(tp)} for tp in lost_partitions
+                ],
+                "giving_up": _plain_objects(sorted(tp for tp, name in entry.giving_up.items() if name == member_id)),
             }
         )
     return sorted(rows, key=lambda row: (str(row["client_id"]), str(row["member_id"])))
@@ -145,7 +156,7 @@ def _one(tp: TopicPartition) -> dict[str, Any]:
     return {"topic": tp.topic, "partition": tp.partition}
 
 
-def _named(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
+def _plain_objects(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
     return [_one(tp) for tp in partitions]
 
 

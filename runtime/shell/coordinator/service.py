@@ -29,7 +29,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
-from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, PlanRegistry
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry, UnknownPlan
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
@@ -73,7 +73,7 @@ class Service:
         ages: RecordAgesWatch | None = None,
         abilities: ReachabilityWatch | None = None,
         relay: Callable[[bytes], bytes] | None = None,
-        anew: Callable[[], None] = lambda: None,
+        on_recreated: Callable[[], None] = lambda: None,
         progress: ServedQuery | None = None,
     ) -> None:
         """``relay`` reads ranges for tasks that can't (see ``relay``); without one they are told so.
@@ -87,31 +87,41 @@ class Service:
         self._status = status
         self._isolation = isolation or SlowPartitionWatch()
         self._ages = ages or RecordAgesWatch()
-        self._anew = anew
+        self._on_recreated = on_recreated
         self._progress = progress
         self._abilities = abilities
         self._relay = relay
         self._silent_until_ms: dict[str, int] = {}  # by member: its agent left a task without an answer
         self._suspecting = threading.Lock()
-        self._alone: set[str] = set()
+        self._no_agent_reasons: set[str] = set()
         self._agents: Mapping[str, calls.AgentFigures] = {}
 
     def handlers(self) -> Mapping[str, Handler]:
         """The action names and what answers them."""
-        group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
-        told: dict[str, Handler] = {
+        group_handlers: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
+        view_handlers: dict[str, Handler] = {
             "Status": self._describe,
             "Rebalances": self._rebalances,
             "Story": self._member_timeline,
         }
-        heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
-        heard |= {
+        report_handlers: dict[str, Handler] = {
+            "Delivered": self._delivered,
+            "Listened": self._listened,
+            "Loads": self._loads,
+        }
+        report_handlers |= {
             "MalformedRecords": self._malformed,
             "RecordTimestamps": self._record_timestamps,
             "AgentFigures": self._figures,
         }
-        asked: dict[str, Handler] = {"Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
-        return {**group, **told, **heard, **asked, "BatchCommitted": self._batch_committed}
+        question_handlers: dict[str, Handler] = {"Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
+        return {
+            **group_handlers,
+            **view_handlers,
+            **report_handlers,
+            **question_handlers,
+            "BatchCommitted": self._batch_committed,
+        }
 
     def silent(self) -> frozenset[str]:
         """The addresses of agents that are not to be asked now."""
@@ -138,8 +148,8 @@ class Service:
         return encode(reply)
 
     def _timeout_s(self, request: Request) -> float:
-        asked_ms = request.rebalance_timeout_ms if isinstance(request, JoinGroup) else 0
-        timeout_ms = max(min(asked_ms, MOST_PARKED_MS), self._coordinator.settings.rebalance_timeout_ms)
+        wanted_ms = request.rebalance_timeout_ms if isinstance(request, JoinGroup) else 0
+        timeout_ms = max(min(wanted_ms, MOST_PARKED_MS), self._coordinator.settings.rebalance_timeout_ms)
         return timeout_ms / 1000 + PARKED_MARGIN_S
 
     def _with_planned_ends(self, request: OffsetFetch, reply: OffsetFetchReply) -> OffsetFetchReply:
@@ -157,10 +167,10 @@ class Service:
         if failure is not None:
             return calls.encode(calls.ClaimReply(error=failure.error or "GROUP_FAILED", message=str(failure)))
         member = self._member_at(claim.address)
-        self._note_alone(claim)
+        self._note_missing_agent(claim)
         try:
             claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None, claim.batch)
-        except (PlanGone, UnknownSlot) as error:
+        except (UnknownPlan, UnknownSlot) as error:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
         # A task of the run before finds this one at the same port, with the same token: its query may be another.
         if self._progress is not None:
@@ -176,23 +186,23 @@ class Service:
         )
         return calls.encode(reply)
 
-    def _note_alone(self, claim: calls.Claim) -> None:
+    def _note_missing_agent(self, claim: calls.Claim) -> None:
         """A task may tell that its executor can have no agent: one warning for each reason."""
-        why, host = _printable(claim.alone), _printable(claim.host)
-        if why and why not in self._alone and len(self._alone) < MOST_REASONS:
-            self._alone.add(why)
+        reason, host = _printable(claim.no_agent_reason), _printable(claim.host)
+        if reason and reason not in self._no_agent_reasons and len(self._no_agent_reasons) < MOST_REASONS:
+            self._no_agent_reasons.add(reason)
             log.warning(
                 "group %s: there is no member agent on host %s: %s. Tasks there, and wherever else this is so, read from Kafka "
                 "by themselves: each makes connections of its own, nothing is fetched ahead, and the executor owns no "
                 "partitions",
                 self._coordinator.settings.group_id,
                 host,
-                why,
+                reason,
             )
 
     def _member_at(self, address: str) -> MemberInfo | None:
-        found = [info for info in self._coordinator.members().values() if address and info.address == address]
-        return found[-1] if found else None
+        matches = [info for info in self._coordinator.members().values() if address and info.address == address]
+        return matches[-1] if matches else None
 
     def _suspected(self, member: MemberInfo) -> bool:
         return now_ms() < self._silent_until_ms.get(member.member_id, 0)
@@ -202,8 +212,8 @@ class Service:
         calls.check_delivered(report)
         self._plans.report(report.plan, report.ranges, agent=report.agent, direct=report.direct, sizes=report.sizes)
         self._plans.malformed.add(report.bad)
-        if report.anew:
-            self._anew()
+        if report.recreated:
+            self._on_recreated()
         member = self._member_at(report.address)
         if report.timed_out:
             self._plans.agent_timed_out()
@@ -236,15 +246,15 @@ class Service:
         return _DONE
 
     def _record_timestamps(self, body: bytes) -> bytes:
-        self._ages.tell(calls.decode(body, calls.RecordTimestamps), self._coordinator.owners())
+        self._ages.record_report(calls.decode(body, calls.RecordTimestamps), self._coordinator.owners())
         return _DONE
 
     def _figures(self, body: bytes) -> bytes:
         """What a member's process takes; of those that are gone nothing is kept."""
         report = calls.decode(body, calls.AgentFigures)
         present = self._coordinator.members().keys()
-        known = {**self._agents, report.member: report}
-        self._agents = {member: figures for member, figures in known.items() if member in present}
+        figures_by_member = {**self._agents, report.member: report}
+        self._agents = {member: figures for member, figures in figures_by_member.items() if member in present}
         return _DONE
 
     def agents(self) -> Mapping[str, calls.AgentFigures]:
@@ -258,14 +268,14 @@ class Service:
         except load_report.MalformedReport:
             self._coordinator.counters["Loads", ErrorCode.INVALID_REQUEST.name] += 1
             raise
-        if not self._coordinator.observed(member_id, loads):
+        if not self._coordinator.record_loads(member_id, loads):
             self._coordinator.counters["Loads", ErrorCode.UNKNOWN_MEMBER_ID.name] += 1
         return _DONE
 
     def _fetched(self, body: bytes) -> bytes:
         """What a member tells of partitions that were waited for; it is to go on telling of those that are late."""
         owners, report = self._coordinator.owners(), calls.decode(body, calls.Fetched)
-        late = tuple(self._isolation.tell(report, owners))
+        late = tuple(self._isolation.record_report(report, owners))
         if self._abilities is None:
             return calls.encode(calls.FetchedReply(late))
         silent = dict(map(_stuck, report.silent))
@@ -293,12 +303,12 @@ class Service:
 
     def _rebalances(self, body: bytes) -> bytes:
         """The last so many, or the one of a generation with who had what."""
-        asked, history = calls.decode(body, calls.RebalancesRequest), self._coordinator.history
-        if asked.show is not None:
-            return _json(reports.rebalance_details(history, asked.show))
-        if asked.last is None:
+        request, history = calls.decode(body, calls.RebalancesRequest), self._coordinator.history
+        if request.show is not None:
+            return _json(reports.rebalance_details(history, request.show))
+        if request.last is None:
             raise calls.CallError("neither how many rebalances nor which")
-        return _json({"rebalances": reports.rebalances(history, max(asked.last, 1))})
+        return _json({"rebalances": reports.rebalances(history, max(request.last, 1))})
 
     def _member_timeline(self, body: bytes) -> bytes:
         return _json(reports.member_timeline(self._coordinator.history, calls.decode(body, calls.StoryRequest).member))
@@ -312,7 +322,7 @@ def _printable(words: str) -> str:
 def _stuck(row: calls.Silent) -> tuple[TopicPartition, Stuck]:
     """A partition whose leader doesn't answer a member."""
     position = min(max(row.position, 0), 1 << 62)
-    return TopicPartition(row.topic, row.partition), Stuck(position, _printable(row.why))
+    return TopicPartition(row.topic, row.partition), Stuck(position, _printable(row.reason))
 
 
 def _json(value: dict[str, Any]) -> bytes:

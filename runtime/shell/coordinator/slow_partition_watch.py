@@ -34,7 +34,7 @@ class SlowPartitionWatch:
         self._ends_ms = 0
         self._late: frozenset[TopicPartition] = frozenset()
 
-    def tell(self, report: calls.Fetched, owners: Mapping[TopicPartition, str]) -> list[TopicPartition]:
+    def record_report(self, report: calls.Fetched, owners: Mapping[TopicPartition, str]) -> list[TopicPartition]:
         """An owner's report; returns the late ones among what it owns."""
         member_id = report.member
         fetched = {
@@ -42,7 +42,7 @@ class SlowPartitionWatch:
             for row in report.fetched
         }
         with self._lock:
-            own = {tp: seen for tp, seen in fetched.items() if owners.get(tp) == member_id}
+            own = {tp: progress for tp, progress in fetched.items() if owners.get(tp) == member_id}
             now = now_ms()
             fresh = now - self._ends_ms < FRESH_MS
             self._tracks = slow_partitions.after_report(self._tracks, own, now, self._ends, fresh=fresh)

@@ -91,8 +91,8 @@ class MalformedTotals:
     def as_value(self, topics: Iterable[str], reasons: Iterable[str]) -> list[dict[str, Any]]:
         """The totals in plain values, a row for each of these topics and reasons and for what else occurred."""
         with self._lock:
-            found = {**dict.fromkeys(product(topics, reasons), 0), **self._counts}
-        return [{"topic": topic, "reason": reason, "count": count} for (topic, reason), count in sorted(found.items())]
+            counts = {**dict.fromkeys(product(topics, reasons), 0), **self._counts}
+        return [{"topic": topic, "reason": reason, "count": count} for (topic, reason), count in sorted(counts.items())]
 
 
 class ListenerTotals:

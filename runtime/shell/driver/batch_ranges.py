@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
-from sparkcohort.runtime.batches.offset_filters import Selection, between, narrowed
+from sparkcohort.runtime.batches.offset_filters import Selection, clip_to_times, narrowed
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.offsets_json import LATEST
@@ -137,10 +137,10 @@ def _between(
     if ranges and first is not None and first > 0:  # Kafka means something else by a time below zero
         asked = dict.fromkeys((each.tp for each in ranges), first)
         firsts = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(asked))
-        ranges = between(ranges, firsts, {})
+        ranges = clip_to_times(ranges, firsts, {})
     if not ranges or end is None or end <= 0:
         return ranges
-    return between(ranges, {}, _too_young(options, log_ends, ranges, end, ids))
+    return clip_to_times(ranges, {}, _too_young(options, log_ends, ranges, end, ids))
 
 
 def _too_young(

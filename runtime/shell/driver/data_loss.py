@@ -125,22 +125,22 @@ class DataLoss:
             ends=snapshot.ends,
             silent=snapshot.unreachable,
         )
-        self._deleted(found.gone)
-        void = found.gone | {tp for tp in start if tp.topic in found.anew} if found.anew else found.gone
+        self._deleted(found.deleted)
+        void = found.deleted | {tp for tp in start if tp.topic in found.recreated} if found.recreated else found.deleted
         epochs = self.compare(start, snapshot, void)
-        self._anew = self._anew.after(found.anew, snapshot.look, now)
+        self._anew = self._anew.add_answer(found.recreated, snapshot.look, now)
         shorter = found.shorter - epochs.cut.keys()
         shorter -= self._log_ends.behind_transactions({tp: start[tp] for tp in shorter})
-        self._shorter = self._shorter.after(shorter, snapshot.answer, now)
-        if found.anew or found.shorter:
+        self._shorter = self._shorter.add_answer(shorter, snapshot.answer, now)
+        if found.recreated or found.shorter:
             self._log_ends.doubt()
         reset = {**self._reset(start, known, snapshot, now), **epochs.cut}
-        left = known if not found.gone else known.keys() & {tp.topic for tp in start if tp not in found.gone}
+        left = known if not found.deleted else known.keys() & {tp.topic for tp in start if tp not in found.deleted}
         self._ids |= {topic: known[topic] for topic in left} | {
-            tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew
+            tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.recreated
         }
         return Losses(
-            found.gone, reset, hold.doubted(start, found, epochs.unsure, reset), {**snapshot.ids, **self._ids}
+            found.deleted, reset, hold.doubted(start, found, epochs.unsure, reset), {**snapshot.ids, **self._ids}
         )
 
     def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:

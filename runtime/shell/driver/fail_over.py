@@ -60,7 +60,7 @@ def keep_journal(options: SourceOptions, coordinator: Coordinator, identity: Run
     place = _place(options)
     if place is not None:
         jvm, path = place
-        coordinator.keep(GroupJournal(path, identity, _members(options), jvm, options.group_id))
+        coordinator.open_journal(GroupJournal(path, identity, _members(options), jvm, options.group_id))
 
 
 def _place(options: SourceOptions) -> tuple[Executor, Path] | None:

@@ -157,7 +157,7 @@ class ForeignMembers:
     def _leave(self, instances: Mapping[str, str]) -> None:
         """Have the group's coordinator take these out: instance ids by member ids.
 
-        One that has been replaced under its instance id stays.  Raises TransportError, Beyond where only librdkafka can log in.
+        One that has been replaced under its instance id stays.  Raises TransportError, UnsupportedBroker where only librdkafka can log in.
         """
         coordinator = result_of(
             self._client.ask(CoordinatorQuestion(self._group_id), None, DESCRIBE_TIMEOUT_S), DESCRIBE_TIMEOUT_S

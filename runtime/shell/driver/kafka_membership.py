@@ -263,7 +263,7 @@ class GroupMembership:
     def _renew(self) -> None:
         """Have another client join where this one is in trouble, and the files that it was made with have changed since."""
         if self._troubled:
-            self._files.let_go(self._start_over)
+            self._files.release_if_changed(self._start_over)
 
     def _poll(self) -> None:
         self._unsure = True

@@ -50,7 +50,7 @@ class QueryProgress:
             # A query may have sources besides this one, and an event may be late: only the end of the batch in flight
             # can't be taken for another, and nothing that is committed later lies behind it.
             if source.end == value:
-                self._name, self._behind = name, source.behind
+                self._name, self._behind = name, source.offsets_behind
                 self._commit(end, ids)
 
     def as_value(self) -> dict[str, Any] | None:

@@ -191,7 +191,7 @@ class Session:
             options.subscription.partitions_by_topic(),
             assignors=self._assignors,
             racks=self._log_ends.racks,
-            before=before.group if before else None,
+            former_group=before.group if before else None,
         )
         stop = self._coordinator.stop
         self._ending.add(Order.AGENTS, lambda: stop(for_good=not self._may_run_again()))
@@ -233,14 +233,14 @@ class Session:
             status=self._status,
             isolation=self._isolation,
             ages=self._described.ages,
-            anew=self._log_ends.doubt,
+            on_recreated=self._log_ends.doubt,
             abilities=self._abilities,
             progress=self._progress,
             relay=lambda body: self._relay.answer(body, {*self._announced, *self._log_ends.snapshot().partitions}),
         )
         port = before.port if before else options.coordinator_port
         handlers = service.handlers()
-        self._ending.add(Order.JOURNAL, lambda: coordinator.let_go(keep=self._may_run_again()))
+        self._ending.add(Order.JOURNAL, lambda: coordinator.close_journal(keep=self._may_run_again()))
         if before:  # its members know the port: whatever they are told there is to be in this run's journal, not in the last one's
             keep_journal(options, coordinator, before)
         try:

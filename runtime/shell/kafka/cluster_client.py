@@ -37,11 +37,11 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
-    Beyond,
     ConnectionRefused,
     Settings,
     Transport,
     TransportError,
+    UnsupportedBroker,
 )
 from sparkcohort.runtime.shell.kafka.fetch.metadata import LARGEST, MOST_REFUSALS, bootstrap_of, connect_to, weightiest
 from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
@@ -204,7 +204,7 @@ class ClusterClient:
         now = time.monotonic()
         try:
             self._prepare()
-        except Beyond as error:
+        except UnsupportedBroker as error:
             self._fall_back(error)
             return
         except (TransportError, ValueError) as error:
@@ -240,7 +240,7 @@ class ClusterClient:
         if self._settings is None and self._fallback is None:
             config = settings_of(self._conf)
             self._bootstrap = servers(bootstrap_of(config))
-            self._settings = Settings.of(config)
+            self._settings = Settings.parse(config)
 
     def _link(self, node: Node) -> QuestionLink:
         return self._links.setdefault(node, QuestionLink(node))
@@ -322,7 +322,7 @@ class ClusterClient:
         self._jobs.start(lambda: connect_to(link.node, settings, timeout_s, SPOKEN), take, None)
 
     def _connected(self, link: QuestionLink, result: Transport | Exception) -> None:
-        if isinstance(result, Beyond):
+        if isinstance(result, UnsupportedBroker):
             self._fall_back(result)
         elif isinstance(result, Exception):
             self._lose(link, result if isinstance(result, TransportError) else TransportError(str(result)))
@@ -338,7 +338,9 @@ class ClusterClient:
             least, most = transport.versions.get(question.api, (0, -1))
             if not least <= question.version <= most:
                 where = joined(*link.node)
-                self._refuse(request, Beyond(f"{where} doesn't speak version {question.version} of {question.name}"))
+                self._refuse(
+                    request, UnsupportedBroker(f"{where} doesn't speak version {question.version} of {question.name}")
+                )
                 continue
             link.heard_at = link.heard_at if link.sent else now
             self._last_id = (self._last_id + 1) & 0x7FFFFFFF

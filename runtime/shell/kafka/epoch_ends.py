@@ -19,7 +19,7 @@ from sparkcohort.runtime.kafka.fetch_messages import Metadata
 from sparkcohort.runtime.kafka.leader_epochs import Question
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.options.connection_settings import Beyond, TransportError
+from sparkcohort.runtime.shell.options.connection_settings import TransportError, UnsupportedBroker
 
 log = logging.getLogger("sparkcohort.epoch_ends")
 
@@ -90,7 +90,7 @@ class EpochEndLookup:
     ) -> None:
         try:
             self._take(answer.result(), wanted)
-        except Beyond as error:
+        except UnsupportedBroker as error:
             self._tell_once(str(error))
             self._take(dict.fromkeys(partitions), wanted)
         except TransportError as error:

@@ -142,7 +142,7 @@ class HandoverClient:
         return self._groups[group]
 
     def _renew(self) -> None:
-        self._files.let_go(self.close)
+        self._files.release_if_changed(self.close)
 
     def _failure(self, error: KafkaException) -> CohortError:
         text = clients.text_of(error)

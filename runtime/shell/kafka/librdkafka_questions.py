@@ -32,7 +32,7 @@ from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, errors, group_requests
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
-from sparkcohort.runtime.shell.options.connection_settings import Beyond, ConnectionRefused, TransportError
+from sparkcohort.runtime.shell.options.connection_settings import ConnectionRefused, TransportError, UnsupportedBroker
 
 IDS_S: Final = 2.0
 """Patience with brokers that have just answered another question."""
@@ -55,10 +55,10 @@ class LibrdkafkaQuestions:
         self._admin: AdminClient | None = None
 
     def answer(self, question: AnyQuestion, node: Node | int | None, timeout_s: float) -> Any:
-        """The answer, waited for.  Raises TransportError; Beyond for what librdkafka has no request for."""
+        """The answer, waited for.  Raises TransportError; UnsupportedBroker for what librdkafka has no request for."""
         try:
             with self._lock:
-                self._files.let_go(self._drop)
+                self._files.release_if_changed(self._drop)
                 admin = self._admin = self._admin or clients.new_admin(self._conf)
             return _answer(admin, question, node, timeout_s)
         except TimeoutError:
@@ -85,7 +85,7 @@ def _answer(admin: AdminClient, question: AnyQuestion, node: Node | int | None, 
             return CoordinatorAddress(ErrorCode.NONE, Node("", 0))  # librdkafka finds it itself
         case GroupQuestion(group):
             return _group(admin, group, timeout_s)
-    raise Beyond(f"librdkafka has no {question.name}")
+    raise UnsupportedBroker(f"librdkafka has no {question.name}")
 
 
 def _metadata(admin: AdminClient, names: list[str] | None, timeout_s: float) -> Metadata:

@@ -192,4 +192,4 @@ _MEMBERS: Final = (
     _counter("agent_starts", "Agents that joined for an executor; a second one is a restart", *_EXECUTOR),
 )
 METRICS: Final = (*_RUN, *_GROUP, *_COMMITS, *_PARTITIONS, *_BATCHES, *_MEMBERS)
-UP: Final = METRICS[0]
+COHORT_UP: Final = METRICS[0]

@@ -42,8 +42,8 @@ _PROCESS: Final = {
 def values(status: Status, most_partitions: int = MOST_PARTITIONS) -> dict[str, Samples]:
     """The samples of every metric by its name; partitions beyond ``most_partitions`` have none of their own."""
     parts = (_run, _group, _listener, _commits, _consumed, _members)
-    found = {name: samples for part in parts for name, samples in part(status).items()}
-    return {"cohort_up": [((), 1.0)], **found, **_logs(status, most_partitions)}
+    all_samples = {name: samples for part in parts for name, samples in part(status).items()}
+    return {"cohort_up": [((), 1.0)], **all_samples, **_logs(status, most_partitions)}
 
 
 def _run(status: Status) -> dict[str, Samples]:
@@ -51,7 +51,7 @@ def _run(status: Status) -> dict[str, Samples]:
     return {
         "cohort_build_info": [(_versions(), 1.0)],
         "cohort_fenced": [((), float(status["fenced"]))],
-        "cohort_take_overs_total": sorted(((how,), count) for how, count in status["take_overs"].items()),
+        "cohort_take_overs_total": sorted(((way,), count) for way, count in status["take_overs"].items()),
         **{name: [((process,), row[key]) for process, row in processes] for name, key in _PROCESS.items()},
     }
 
@@ -118,12 +118,12 @@ def _commits(status: Status) -> dict[str, Samples]:
         "cohort_commits_total": [((), commits["commits"])],
         "cohort_commit_failures_total": [((), commits["failures"])],
         "cohort_commit_duration_seconds": [((), commits["durations"])],
-        "cohort_last_commit_timestamp_seconds": _known([((), commits["last_commit_at"])]),
+        "cohort_last_commit_timestamp_seconds": _without_none([((), commits["last_commit_at"])]),
         "cohort_commit_pending_seconds": [((), commits["pending_ms"] / 1000)],
     }
 
 
-def _known(samples: Samples) -> Samples:
+def _without_none(samples: Samples) -> Samples:
     """Nothing rather than a wrong zero."""
     return [(labels, value) for labels, value in samples if value is not None]
 
@@ -134,20 +134,22 @@ def _logs(status: Status, most: int) -> dict[str, Samples]:
     own = [] if left_out else rows
 
     def of_each(key: str) -> Samples:
-        return _known([((row["topic"], str(row["partition"])), row[key]) for row in own])
+        return _without_none([((row["topic"], str(row["partition"])), row[key]) for row in own])
 
     def of_few(key: str, value: Callable[[Any], float] = lambda _: 1.0) -> Samples:
         # Few have it, and it is what an alert asks for: they have series however many partitions there are.
-        told = own or [row for row in rows if row[key] is not None]
-        return [((row["topic"], str(row["partition"])), 0.0 if row[key] is None else value(row[key])) for row in told]
+        shown_rows = own or [row for row in rows if row[key] is not None]
+        return [
+            ((row["topic"], str(row["partition"])), 0.0 if row[key] is None else value(row[key])) for row in shown_rows
+        ]
 
     def of_topics(key: str, join: Callable[[Iterable[float]], float]) -> Samples:
         by_topic = groupby(rows, key=lambda row: row["topic"])
-        return _known([((topic,), _joined(key, join, list(each))) for topic, each in by_topic])
+        return _without_none([((topic,), _joined(key, join, list(topic_rows))) for topic, topic_rows in by_topic])
 
     return {
-        "cohort_group_lag_records": _known([((), _joined("lag", sum, rows))]),
-        "cohort_group_lag_seconds": _known([((), _joined("lag_seconds", max, rows))]),
+        "cohort_group_lag_records": _without_none([((), _joined("lag", sum, rows))]),
+        "cohort_group_lag_seconds": _without_none([((), _joined("lag_seconds", max, rows))]),
         "cohort_partition_current_offset": of_each("current_offset"),
         "cohort_partition_log_end_offset": of_each("log_end_offset"),
         "cohort_partition_log_start_offset": of_each("log_start_offset"),
@@ -164,21 +166,21 @@ def _logs(status: Status, most: int) -> dict[str, Samples]:
             f"cohort_partition_open_transaction_{name}": of_few("open_transaction", itemgetter(name))
             for name in ("records", "seconds")
         },
-        **_behind(status["query"]),
+        **_offsets_behind(status["query"]),
     }
 
 
 def _joined(key: str, join: Callable[[Iterable[float]], float], rows: Sequence[Mapping[str, Any]]) -> float | None:
-    known = [row[key] for row in rows if row[key] is not None]
-    return join(known) if known else None
+    numbers = [row[key] for row in rows if row[key] is not None]
+    return join(numbers) if numbers else None
 
 
-def _behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
+def _offsets_behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
     """As Spark's progress events have it, if a listener tells of them."""
-    told = {} if query is None else query["offsets_behind_latest"]
+    lags = {} if query is None else query["offsets_behind_latest"]
     labels = () if query is None else (query["name"] or query["id"],)
     names = ("min", "max", "avg")
-    return {f"cohort_offsets_behind_latest_{name}": [(labels, told[name])] if told else [] for name in names}
+    return {f"cohort_offsets_behind_latest_{name}": [(labels, lags[name])] if lags else [] for name in names}
 
 
 def _age_s(in_flight: Mapping[str, Any] | None) -> float:
@@ -191,7 +193,7 @@ def _consumed(status: Status) -> dict[str, Samples]:
     return {
         "cohort_batch_duration_seconds": [((), batches["durations"])],
         "cohort_batch_in_flight_seconds": [((), _age_s(in_flight))],
-        **{f"cohort_last_batch_{key}": _known([((), last.get(key))]) for key in ("seconds", "records", "bytes")},
+        **{f"cohort_last_batch_{key}": _without_none([((), last.get(key))]) for key in ("seconds", "records", "bytes")},
         "cohort_records_consumed_total": [
             (("agent",), audit["records_from_agent"]),
             (("direct",), audit["records_direct"]),
@@ -217,8 +219,8 @@ def _members(status: Status) -> dict[str, Samples]:
         "cohort_member_heartbeat_age_seconds": [(labels, row["heartbeat_age_ms"] / 1000) for labels, row in rows],
         "cohort_member_partitions": [(labels, len(row["owned"])) for labels, row in rows],
         "cohort_member_cut_off_partitions": [(labels, cut_off[row["member_id"]]) for labels, row in rows],
-        "cohort_throttled_seconds_total": _known(
-            [((name,), told) for name, told in sorted(status["throttled"].items())]
+        "cohort_throttled_seconds_total": _without_none(
+            [((name,), seconds) for name, seconds in sorted(status["throttled"].items())]
         ),
         "cohort_agent_starts_total": sorted(((name,), count) for name, count in status["agent_starts"].items()),
         **{
@@ -231,6 +233,6 @@ def _members(status: Status) -> dict[str, Samples]:
 def _latest(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """One member an executor, the one heard of last: one that is replaced may be in the group a moment longer."""
     by_executor: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(members, key=lambda each: -each["heartbeat_age_ms"]):
+    for row in sorted(members, key=lambda member: -member["heartbeat_age_ms"]):
         by_executor[str(row["executor"])] = row
     return [by_executor[name] for name in sorted(by_executor)]

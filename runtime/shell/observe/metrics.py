@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS, UP, MetricSpec
+from sparkcohort.runtime.shell.observe.metric_specs import COHORT_UP, METRICS, MetricSpec
 from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
 from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
@@ -56,7 +56,7 @@ class StatusCollector(Collector):
             log.warning("no status for a scrape: %s", str(error) or type(error).__name__)
             status = {}
         if not status:  # no answer, or the run is ending
-            yield _family(UP, self._group_id, [((), 0.0)])
+            yield _family(COHORT_UP, self._group_id, [((), 0.0)])
             return
         self._group_id, samples = status["group"], values(status, self._most_partitions)
         for spec in METRICS:
@@ -111,11 +111,11 @@ class MetricsEndpoint:
     def start(self) -> None:
         """Bind the port and serve.  Raises OptionError naming ``metrics.port`` or ``metrics.address``."""
         try:
-            family, *_, (host, *_rest) = socket.getaddrinfo(self._address, self.port, type=socket.SOCK_STREAM)[0]
+            family, *_, (host, *_more) = socket.getaddrinfo(self._address, self.port, type=socket.SOCK_STREAM)[0]
             self._server = MetricsServer((str(host), self.port), family)
         except (OSError, UnicodeError) as error:
-            known = error if isinstance(error, OSError) else OSError("not a host name")
-            raise _refused(self._address, self.port, known) from None
+            os_error = error if isinstance(error, OSError) else OSError("not a host name")
+            raise _refused(self._address, self.port, os_error) from None
         self._server.set_app(_with_health(make_wsgi_app(self._registry), self._status))
         self.port = self._server.server_port
         self._thread.start()
@@ -154,12 +154,12 @@ def _with_health(metrics: Application, status: Callable[[], Status]) -> Applicat
 
 def _what_is_wrong(status: Callable[[], Status]) -> str:
     try:
-        found = status()
+        current = status()
     except (CohortError, TimeoutError, OSError) as error:
         return f"the coordinator does not answer: {str(error) or type(error).__name__}"
-    if not found:
+    if not current:
         return "the query is ending"
-    return "a newer driver has taken the group over" if found["fenced"] else ""
+    return "a newer driver has taken the group over" if current["fenced"] else ""
 
 
 def _give_up(error: CohortError) -> None:
@@ -169,9 +169,9 @@ def _give_up(error: CohortError) -> None:
 
 def _refused(address: str, port: int, error: OSError) -> OptionError:
     if error.errno in (errno.EADDRINUSE, errno.EACCES):
-        why = "is in use" if error.errno == errno.EADDRINUSE else "needs privileges that this process does not have"
+        reason = "is in use" if error.errno == errno.EADDRINUSE else "needs privileges that this process does not have"
         return OptionError(
-            f"metrics.port={port}: the port {why} on {address}; give every query a port of its own, "
+            f"metrics.port={port}: the port {reason} on {address}; give every query a port of its own, "
             "or leave metrics.port out to run without metrics"
         )
     return OptionError(

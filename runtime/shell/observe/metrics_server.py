@@ -67,9 +67,9 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  socketserver's signature
         """Whether there is room for one more; the oldest makes room where it can."""
         with self._lock:
-            waiting = [each for each in self._under_way if each not in self._ended]
-            if len(waiting) >= USUAL:
-                self._end(waiting[0])
+            active = [each for each in self._under_way if each not in self._ended]
+            if len(active) >= USUAL:
+                self._end(active[0])
             if len(self._under_way) >= MOST:
                 return False
             self._under_way[request] = time.monotonic()
@@ -86,8 +86,8 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         """End what takes too long."""
         late = time.monotonic() - LIMIT_S
         with self._lock:
-            for request, since in self._under_way.items():
-                if since < late:
+            for request, began in self._under_way.items():
+                if began < late:
                     self._end(request)
 
     def server_close(self) -> None:

@@ -92,7 +92,7 @@ def build(
         "load_balance": list(coordinator.settings.load_balance),
         "failed_rebalances": dict(coordinator.leading.failures),
         "assignor_failure": coordinator.leading.failure(),
-        "partitions_moved": coordinator.moved,
+        "partitions_moved": coordinator.partitions_moved,
         "batches": plans.batches(),
         "agent_starts": dict(coordinator.history.agent_starts),
         **driver._asdict(),
@@ -177,9 +177,9 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
     owners, infos = coordinator.owners(), coordinator.members()
     ends = snapshot.ends if snapshot else {}
     rows = []
-    known = snapshot.partitions if snapshot else frozenset()
+    partitions = snapshot.partitions if snapshot else frozenset()
     racks, loads = coordinator.racks(), coordinator.balancing.loads() if coordinator.balancing else {}
-    for tp in sorted({*committed, *announced, *known}):
+    for tp in sorted({*committed, *announced, *partitions}):
         offset, end = committed.get(tp), ends.get(tp)
         owner = infos.get(owners.get(tp, ""))
         rows.append(
@@ -210,5 +210,5 @@ def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
 
     No partitions: moves between live members are put off, since the last round made some already.
     """
-    found = coordinator.scheduled()
-    return found and {"partitions": [list(tp) for tp in sorted(found[0])], "due_in_ms": found[1]}
+    wait = coordinator.scheduled()
+    return wait and {"partitions": [list(tp) for tp in sorted(wait[0])], "due_in_ms": wait[1]}

@@ -56,9 +56,9 @@ def _check_start(source: SourceOptions) -> None:
         _refuse("startingOffsets", start, LATEST, "start at latest (-1); give -2 for earliest, or an offset")
 
 
-def _refuse(name: str, limit: ByPartition, what: int, remedy: str) -> None:
-    for tp, at in limit.items():
-        if at == what:
+def _refuse(name: str, limit: ByPartition, forbidden: int, remedy: str) -> None:
+    for tp, offset in limit.items():
+        if offset == forbidden:
             raise OptionError(f"option {name} for {tp.topic}-{tp.partition}: a batch read can't {remedy}")
 
 

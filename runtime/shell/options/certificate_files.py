@@ -24,15 +24,15 @@ def with_trusted_certificates(conf: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ValueError that names the option where the store can't be read.
     """
-    out = dict(conf)
-    location, password = str(out.pop(TRUSTSTORE, "")), str(out.pop(TRUSTSTORE_PASSWORD, ""))
-    if location and not any(out.get(name) for name in ("ssl.ca.location", "ssl.ca.pem")):
+    settings = dict(conf)
+    location, password = str(settings.pop(TRUSTSTORE, "")), str(settings.pop(TRUSTSTORE_PASSWORD, ""))
+    if location and not any(settings.get(name) for name in ("ssl.ca.location", "ssl.ca.pem")):
         try:
             data = Path(location).read_bytes()
         except OSError as error:
             raise ValueError(f"option kafka.{TRUSTSTORE}: {location} {error.strerror}") from None
-        out["ssl.ca.pem"] = trusted(data, password)
-    return out
+        settings["ssl.ca.pem"] = trusted(data, password)
+    return settings
 
 
 def trusted(data: bytes, password: str) -> str:
@@ -46,10 +46,10 @@ def trusted(data: bytes, password: str) -> str:
         raise ValueError(
             f"option kafka.{TRUSTSTORE}: no PKCS12 trust store that kafka.{TRUSTSTORE_PASSWORD} opens"
         ) from None
-    found = [*([store.cert] if store.cert else []), *store.additional_certs]
-    if not found:
+    certificates = [*([store.cert] if store.cert else []), *store.additional_certs]
+    if not certificates:
         raise ValueError(f"option kafka.{TRUSTSTORE}: there is no certificate in it")
-    return "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in found)
+    return "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in certificates)
 
 
 class ChangedFiles:
@@ -57,27 +57,27 @@ class ChangedFiles:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """As they are now."""
-        self._conf, self._seen = conf, stamp(conf)
+        self._conf, self._stamp = conf, stamp(conf)
 
-    def let_go(self, release: Callable[[], object]) -> None:
+    def release_if_changed(self, release: Callable[[], object]) -> None:
         """Have ``release`` let go of what was made of them, where they are others by now, once for each change.
 
         librdkafka reads them when a client is made, never again.
         """
         now = stamp(self._conf)
-        if now != self._seen:
-            self._seen = now
+        if now != self._stamp:
+            self._stamp = now
             release()
 
 
 def stamp(conf: Mapping[str, Any]) -> Stamp:
     """What tells one state of the files named in these settings from another; costs a look at each, no reading."""
-    return tuple(_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
+    return tuple(_stamp_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
 
 
-def _of(path: str) -> tuple[int, int, int]:
+def _stamp_of(path: str) -> tuple[int, int, int]:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):
         return 0, 0, 0
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -63,7 +63,7 @@ class Distrusted(ConnectionRefused):
     """
 
 
-class Beyond(TransportError):
+class UnsupportedBroker(TransportError):
     """The broker is well and needs a client that knows more than this one: librdkafka."""
 
 
@@ -78,7 +78,7 @@ def unsupported(conf: Mapping[str, Any]) -> str:
         idle = name.startswith(OTHER_LOGINS_BEGIN) or (name.startswith("ssl.") and not protocol.endswith("ssl"))
         if row.our_client in (OurClient.UNABLE, OurClient.UNREACHED) and not idle:
             return f"the setting {name}"
-        if row.only and _text(value).strip().lower() not in row.only:
+        if row.our_values and _text(value).strip().lower() not in row.our_values:
             return f"{name}={_text(value)}"
     if protocol not in PROTOCOLS:
         return f"security.protocol={protocol}"
@@ -123,11 +123,11 @@ class Settings:
     _conf: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, conf: Mapping[str, Any]) -> Self:
-        """Read librdkafka's settings; raises Beyond for what ``unsupported`` names, TransportError for unusable files."""
+    def parse(cls, conf: Mapping[str, Any]) -> Self:
+        """Read librdkafka's settings; raises UnsupportedBroker for what ``unsupported`` names, TransportError for unusable files."""
         wrong = unsupported(conf)
         if wrong:
-            raise Beyond(f"no connection without librdkafka: {wrong}")
+            raise UnsupportedBroker(f"no connection without librdkafka: {wrong}")
         texts = _texts(conf)
         protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")
@@ -178,22 +178,22 @@ def _texts(conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _mechanism(texts: Mapping[str, str]) -> str:
-    given = [value for name, value in texts.items() if name in ("sasl.mechanism", "sasl.mechanisms")]
-    return given[-1] if given else str(value_of(texts, "sasl.mechanisms"))
+    mechanisms = [value for name, value in texts.items() if name in ("sasl.mechanism", "sasl.mechanisms")]
+    return mechanisms[-1] if mechanisms else str(value_of(texts, "sasl.mechanisms"))
 
 
 def _family(texts: Mapping[str, str]) -> int:
-    given = str(value_of(texts, "broker.address.family")).lower()
-    if given not in _FAMILIES:
-        raise TransportError(f"option kafka.broker.address.family={given}: give any, v4 or v6")
-    return _FAMILIES[given]
+    family = str(value_of(texts, "broker.address.family")).lower()
+    if family not in _FAMILIES:
+        raise TransportError(f"option kafka.broker.address.family={family}: give any, v4 or v6")
+    return _FAMILIES[family]
 
 
 def _flag(texts: Mapping[str, str], name: str) -> bool:
-    given = str(value_of(texts, name)).lower()
-    if given not in _TRUE + _FALSE:
-        raise TransportError(f"option kafka.{name}={given}: give true or false")
-    return given in _TRUE
+    text = str(value_of(texts, name)).lower()
+    if text not in _TRUE + _FALSE:
+        raise TransportError(f"option kafka.{name}={text}: give true or false")
+    return text in _TRUE
 
 
 def _number(texts: Mapping[str, str], name: str) -> int:
@@ -212,7 +212,7 @@ class _RenewedContext:
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Read the files.  Raises TransportError for those that can't be used."""
         self._conf, self._lock = dict(conf), threading.Lock()
-        self._told: Stamp | None = None
+        self._logged_stamp: Stamp | None = None
         self._stamp = stamp(self._conf)
         self._context = _tls(_texts(self._conf))
 
@@ -229,8 +229,8 @@ class _RenewedContext:
             self._context = _tls(_texts(self._conf))
         except TransportError as error:
             # Tried again for the next connection: for want of descriptors, say, no file changes.
-            if now != self._told:
-                self._told = now
+            if now != self._logged_stamp:
+                self._logged_stamp = now
                 _log.warning("changed files of certificates are not taken up: %s", error)
             return
         self._stamp = now
@@ -240,8 +240,8 @@ class _RenewedContext:
 def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     verify = _flag(texts, "enable.ssl.certificate.verification")
-    named = str(value_of(texts, "ssl.endpoint.identification.algorithm")).lower() == "https"
-    context.check_hostname = verify and named
+    check_name = str(value_of(texts, "ssl.endpoint.identification.algorithm")).lower() == "https"
+    context.check_hostname = verify and check_name
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if "ssl.cipher.suites" in texts:
         with _naming("ssl.cipher.suites", "no cipher suite that OpenSSL knows by this name"):
@@ -295,9 +295,9 @@ def _identify(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     certificate = next((name for name in ("ssl.certificate.location", "ssl.certificate.pem") if name in texts), None)
     key = next((name for name in ("ssl.key.location", "ssl.key.pem") if name in texts), None)
     if certificate and key:
-        what = "no certificate with its private key in PEM, or ssl.key.password is not the key's"
+        problem = "no certificate with its private key in PEM, or ssl.key.password is not the key's"
         with (
-            _naming(f"{certificate} and kafka.{key}", what),
+            _naming(f"{certificate} and kafka.{key}", problem),
             _place(certificate, texts) as cert,
             _place(key, texts) as own,
         ):
@@ -349,11 +349,11 @@ def _from_pkcs12(data: bytes, password: str) -> bytes:
 
 
 @contextmanager
-def _naming(name: str, what: str) -> Iterator[None]:
+def _naming(name: str, problem: str) -> Iterator[None]:
     """Say which option is at fault; never what the library said, which may have quoted it."""
     try:
         yield
     except (ssl.SSLError, ValueError):
-        raise TransportError(f"option kafka.{name}: {what}") from None
+        raise TransportError(f"option kafka.{name}: {problem}") from None
     except OSError as error:
         raise TransportError(f"option kafka.{name}: {error.filename or ''} {error.strerror}") from None

@@ -13,9 +13,9 @@ SETTING: Final = "spark.sql.kafka.disallowedOptions"
 ERROR: Final = "KAFKA_DISALLOWED_OPTION"
 
 
-def kafka_names(given: Iterable[str]) -> tuple[str, ...]:
+def kafka_names(keys: Iterable[str]) -> tuple[str, ...]:
     """Which options, by their keys in lower case, are Kafka's settings; also those that are written without ``kafka.``, too."""
-    return tuple(sorted(key for key in given if key.startswith("kafka.") or key in KAFKA_ALIASES))
+    return tuple(sorted(key for key in keys if key.startswith("kafka.") or key in KAFKA_ALIASES))
 
 
 def check_allowed(options: Iterable[str], listed: str) -> None:
@@ -24,7 +24,7 @@ def check_allowed(options: Iterable[str], listed: str) -> None:
     ``listed``: Kafka's names without ``kafka.``, comma-separated.  Spark refuses a list with that prefix; here it makes no difference.
     """
     denied = {
-        same for name in listed.split(",") if name.strip() for same in _names(name.strip().lower(), translated=True)
+        alias for name in listed.split(",") if name.strip() for alias in _names(name.strip().lower(), translated=True)
     }
     for option in options:
         if denied & _names(option, translated=False):

@@ -92,7 +92,7 @@ def _kafka_settings(
         prefixed[PROVIDER.removeprefix("kafka.")] = provider
     conf, warnings = translate(prefixed)
     conf["bootstrap.servers"] = parsed["bootstrap_servers"]
-    conf["metadata.max.age.ms"], warning = bounds.within("metadata.max.age.ms", str(parsed["metadata_max_age_ms"]))
+    conf["metadata.max.age.ms"], warning = bounds.fit_number("metadata.max.age.ms", str(parsed["metadata_max_age_ms"]))
     conf.setdefault("client.id", "cohort")
     if parsed["client_rack"]:
         conf["client.rack"] = parsed["client_rack"]
@@ -175,20 +175,20 @@ def _check_relations(parsed: SourceOptions) -> None:
             "option handover=graceful starts where the driver before ended: leave startingOffsets at committed, and "
             "startingTimestamp and startingOffsetsByTimestamp out"
         )
-    named = (
+    starts = (
         ("startingOffsets", parsed.starting_offsets),
         ("startingOffsets.fallback", parsed.starting_offsets_fallback),
         ("startingOffsetsByTimestamp", parsed.starting_offsets_by_timestamp),
     )
-    for name, start in named:
+    for name, start in starts:
         check_named(name, start, parsed.subscription)
     _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
 
 
-def _check_topics(name: str, named: Collection[str], subscription: SourceSubscription) -> None:
+def _check_topics(name: str, names: Collection[str], subscription: SourceSubscription) -> None:
     """Topics named in an option must be among what is read, or may come to be."""
     topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
-    for topic in sorted(named):
+    for topic in sorted(names):
         try:
             read = topic_pattern(subscription.pattern).finds(topic) if subscription.pattern else topic in topics
         except PatternError as error:
@@ -228,8 +228,8 @@ def is_default_instance_id(text: str | None) -> bool:
 def _subscription(texts: Mapping[str, str]) -> SourceSubscription:
     kinds = [name for name in _SUBSCRIPTIONS if name.lower() in texts]
     if len(kinds) != 1:
-        found = f"{' and '.join(kinds)} are given" if kinds else "none is given"
-        raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is needed: {found}")
+        count = f"{' and '.join(kinds)} are given" if kinds else "none is given"
+        raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is needed: {count}")
     text = texts[kinds[0].lower()].strip()
     if kinds[0] == "subscribe":
         return SourceSubscription("subscribe", topics=_topics(text))
@@ -267,12 +267,12 @@ def _check_topic(option: str, topic: str) -> None:
 def _partitions(text: str) -> tuple[TopicPartition, ...]:
     shape = 'expected {"topic":[0,1]}'
     value = json_object("assign", text, shape)
-    found: set[TopicPartition] = set()
+    partitions: set[TopicPartition] = set()
     for topic, numbers in value.items():
         _check_topic("assign", topic)
         if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n <= MAX_PARTITION for n in numbers):
             raise OptionError(f"option assign: {topic} must have a list of partition numbers; {shape}")
-        found |= {TopicPartition(topic, number) for number in numbers}
-    if not found:
+        partitions |= {TopicPartition(topic, number) for number in numbers}
+    if not partitions:
         raise OptionError(f"option assign names no partition; {shape}")
-    return tuple(sorted(found))
+    return tuple(sorted(partitions))

@@ -28,7 +28,7 @@ def parse(text: str) -> dict[str, str]:
     >>> parse("# a comment\nsecurity.protocol = SASL_SSL\nsasl.jaas.config=a \\\n   b;\n")
     {'security.protocol': 'SASL_SSL', 'sasl.jaas.config': 'a b;'}
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
         whole = line.lstrip()
@@ -37,8 +37,8 @@ def parse(text: str) -> dict[str, str]:
         while _goes_on(whole):
             whole = whole[:-1] + next(lines, "").lstrip()
         if match := _LINE.fullmatch(whole):
-            found[_plain(match[1])] = _plain(match[2])
-    return found
+            settings[_plain(match[1])] = _plain(match[2])
+    return settings
 
 
 def _goes_on(line: str) -> bool:

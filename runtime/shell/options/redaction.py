@@ -20,18 +20,18 @@ WITHHELD: Final = "(its words are not shown, a secret may be among them)"
 _UNMISTAKABLE: Final = 6  # characters of a secret with letters and others that no ordinary text has by chance
 _LONG: Final = 8  # characters of a word that is no part of another by chance
 _LINE: Final = 16  # characters of a line of PEM that is a secret by itself
-_BEFORE: Final = r"(?:(?<!\w)|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=\\[nrt0]))"
-_AFTER: Final = r"(?!\w|\.\w|:\d)"  # not as part of a number, a setting's name or an address
+_WORD_BEGIN: Final = r"(?:(?<!\w)|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=\\[nrt0]))"
+_WORD_END: Final = r"(?!\w|\.\w|:\d)"  # not as part of a number, a setting's name or an address
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
+def redact_secrets(text: str, secrets: Iterable[str]) -> str:
     """The text without these secrets, however they are written in it; ``WITHHELD`` where a gap would tell.
 
-    >>> without("No provider for SASL mechanism PLAIN", ["p", "provide", "plain"])
+    >>> redact_secrets("No provider for SASL mechanism PLAIN", ["p", "provide", "plain"])
     'No provider for SASL mechanism PLAIN'
-    >>> without("No provider for SASL mechanism PLAIN", ["provider"])
+    >>> redact_secrets("No provider for SASL mechanism PLAIN", ["provider"])
     '(its words are not shown, a secret may be among them)'
-    >>> without("no such user: alice, hunter2", ["hunter2"])
+    >>> redact_secrets("no such user: alice, hunter2", ["hunter2"])
     'no such user: alice, [redacted]'
     """
     for secret in sorted(_forms(secrets), key=len, reverse=True):
@@ -39,7 +39,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
             continue
         if _unmistakable(secret):
             text = text.replace(secret, REDACTED)
-        elif len(secret) >= _LONG or re.search(f"{_BEFORE}{re.escape(secret)}{_AFTER}", text):
+        elif len(secret) >= _LONG or re.search(f"{_WORD_BEGIN}{re.escape(secret)}{_WORD_END}", text):
             return WITHHELD
     return text
 

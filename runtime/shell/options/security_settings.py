@@ -45,7 +45,7 @@ def redact(conf: Mapping[str, str]) -> dict[str, str]:
 
 def redact_text(text: str, conf: Mapping[str, str]) -> str:
     """What a library or a broker has said, without the secret values of ``conf`` (see ``redaction``)."""
-    return redaction.without(text, [str(value) for name, value in conf.items() if is_sensitive(name) and value])
+    return redaction.redact_secrets(text, [str(value) for name, value in conf.items() if is_sensitive(name) and value])
 
 
 def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
@@ -59,22 +59,22 @@ def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
 # --- login ----------------------------------------------------------------------------------------
 
 
-def _login(left: dict[str, str]) -> dict[str, str]:
+def _login(options: dict[str, str]) -> dict[str, str]:
     """``sasl.jaas.config`` and the call-back handlers."""
-    handler = left.pop("sasl.login.callback.handler.class", None)
-    out: dict[str, str] = {}
+    handler = options.pop("sasl.login.callback.handler.class", None)
+    settings: dict[str, str] = {}
     if handler is not None:
-        out |= token_settings.login_handler(handler)
-    handler = left.pop("sasl.client.callback.handler.class", None)
+        settings |= token_settings.login_handler(handler)
+    handler = options.pop("sasl.client.callback.handler.class", None)
     if handler is not None:
-        out |= token_settings.client_handler(handler)
-    retriever = left.pop("sasl.oauthbearer.jwt.retriever.class", None)
+        settings |= token_settings.client_handler(handler)
+    retriever = options.pop("sasl.oauthbearer.jwt.retriever.class", None)
     if retriever is not None:
-        out |= _retriever(retriever)
-    jaas = left.pop("sasl.jaas.config", None)
+        settings |= _retriever(retriever)
+    jaas = options.pop("sasl.jaas.config", None)
     if jaas is not None:
-        out |= _jaas(jaas)
-    return out
+        settings |= _jaas(jaas)
+    return settings
 
 
 _JAAS = re.compile(
@@ -131,18 +131,18 @@ def _oauth(options: Mapping[str, str]) -> dict[str, str]:
         "clientSecret": "sasl.oauthbearer.client.secret",
         "scope": "sasl.oauthbearer.scope",
     }
-    out = {names[key]: value for key, value in options.items() if key in names}
+    settings = {names[key]: value for key, value in options.items() if key in names}
     extensions = [
         f"{key.removeprefix('extension_')}={value}" for key, value in options.items() if key.startswith("extension_")
     ]
     if extensions:
-        out["sasl.oauthbearer.extensions"] = ",".join(extensions)
+        settings["sasl.oauthbearer.extensions"] = ",".join(extensions)
     if any(key.startswith("unsecuredLoginStringClaim_") for key in options):
         raise OptionError(
             "option kafka.sasl.jaas.config asks for unsecured tokens; set kafka.sasl.oauthbearer.config and "
             "kafka.enable.sasl.oauthbearer.unsecure.jwt for a test"
         )
-    return out | ({"sasl.oauthbearer.method": "oidc"} if out else {})
+    return settings | ({"sasl.oauthbearer.method": "oidc"} if settings else {})
 
 
 _ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"

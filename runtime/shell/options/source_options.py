@@ -37,10 +37,10 @@ class SourceSubscription:
 
     def partitions_by_topic(self) -> dict[str, list[int]]:
         """The numbers of the partitions that are given one by one, ascending, by topic."""
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for tp in sorted(self.partitions):
-            found.setdefault(tp.topic, []).append(tp.partition)
-        return found
+            numbers.setdefault(tp.topic, []).append(tp.partition)
+        return numbers
 
     def name(self) -> str:
         """The topics, the pattern or the partitions, as text."""
@@ -378,8 +378,8 @@ class SourceOptions:
     def __repr__(self) -> str:
         from sparkcohort.runtime.shell.options.security_settings import redact  # noqa: PLC0415  a task shows them to nobody
 
-        shown = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
-        return f"SourceOptions({shown}, kafka={redact(self.kafka)!r})"
+        summary = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
+        return f"SourceOptions({summary}, kafka={redact(self.kafka)!r})"
 
     def on_executor(self, environment: Mapping[str, str]) -> SourceOptions:
         """The options with the rack of the executor that has this environment (see ``client.rack.env``)."""

@@ -39,7 +39,7 @@ def stores(java: Mapping[str, str]) -> dict[str, str]:
 
     A trust store in PKCS#12 keeps Java's names.  Raises OptionError naming what cannot be said to librdkafka.
     """
-    return _truststore(_taken(java, "ssl.truststore")) | _keystore(_taken(java, "ssl.keystore"))
+    return _truststore(_store_options(java, "ssl.truststore")) | _keystore(_store_options(java, "ssl.keystore"))
 
 
 def pem(name: str, text: str) -> str:
@@ -48,7 +48,7 @@ def pem(name: str, text: str) -> str:
     ``name`` is the user's.  Raises OptionError, which never quotes the text.
     """
     plain = _ESCAPED.sub("\n", text)
-    blocks = [_block(name, *found.groups()) for found in _BLOCK.finditer(plain)]
+    blocks = [_block(name, *match.groups()) for match in _BLOCK.finditer(plain)]
     if not blocks:
         raise OptionError(
             f"option kafka.{name} is not PEM: expected -----BEGIN …----- and -----END …----- around it; give a file's place "
@@ -66,7 +66,7 @@ def _block(name: str, kind: str, inside: str) -> str:
         raise OptionError(
             f"option kafka.{name} is not PEM: between BEGIN {kind} and END {kind} there is something else"
         )
-    return begin + "".join(f"{data[at : at + _LINE]}\n" for at in range(0, len(data), _LINE)) + end
+    return begin + "".join(f"{data[first : first + _LINE]}\n" for first in range(0, len(data), _LINE)) + end
 
 
 def ciphers(text: str) -> tuple[str, list[str]]:
@@ -92,15 +92,15 @@ def _openssl_name(name: str) -> str:
     >>> _openssl_name("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"), _openssl_name("TLS_RSA_WITH_AES_128_CBC_SHA")
     ('ECDHE-RSA-AES256-GCM-SHA384', 'AES128-SHA')
     """
-    found = _JAVAS_NAME.fullmatch(name)
-    if found is None:
+    match = _JAVAS_NAME.fullmatch(name)
+    if match is None:
         if "_WITH_" in name or name == "TLS_EMPTY_RENEGOTIATION_INFO_SCSV":
             raise OptionError(
                 f"option kafka.ssl.cipher.suites names {name}, which OpenSSL hasn't: leave it out; it has for instance "
                 "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
             )
         return name
-    exchange, cipher = found.groups()
+    exchange, cipher = match.groups()
     cipher = re.sub(r"AES_(128|256)", r"AES\1", cipher)
     cipher = cipher.replace("_CBC", "").replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
     prefix = "" if exchange == "RSA" else f"{exchange}-"
@@ -136,14 +136,14 @@ def tls_versions(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     newer_alone = False
     warnings: list[str] = []
     for name in ("ssl.enabled.protocols", "ssl.protocol"):
-        only, more = protocols(name, java.get(name, ""))
-        newer_alone, warnings = newer_alone or only, [*warnings, *more]
-    chosen, more = ciphers(java.get("ssl.cipher.suites", ""))
-    suites = _NO_OLDER if newer_alone else chosen
+        is_alone, more = protocols(name, java.get(name, ""))
+        newer_alone, warnings = newer_alone or is_alone, [*warnings, *more]
+    suite_names, more = ciphers(java.get("ssl.cipher.suites", ""))
+    suites = _NO_OLDER if newer_alone else suite_names
     return ({"ssl.cipher.suites": suites} if suites else {}), [*warnings, *more]
 
 
-def _taken(java: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _store_options(java: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {key: java[f"{prefix}.{key}"] for key in _STORE_KEYS if java.get(f"{prefix}.{key}", "") != ""}
 
 
@@ -163,8 +163,8 @@ def _keystore(store: Mapping[str, str]) -> dict[str, str]:
         return {"ssl.certificate.location": store["location"], "ssl.key.location": store["location"]}
     if kind != "PKCS12":
         return {}
-    out = {"ssl.keystore.location": store["location"]}
-    return out | ({"ssl.keystore.password": store["password"]} if "password" in store else {})
+    settings = {"ssl.keystore.location": store["location"]}
+    return settings | ({"ssl.keystore.password": store["password"]} if "password" in store else {})
 
 
 def _kind(store: Mapping[str, str], name: str, remedy: str) -> str:
@@ -172,11 +172,11 @@ def _kind(store: Mapping[str, str], name: str, remedy: str) -> str:
 
     Java reads PKCS12 as JKS too (keystore.type.compat), and keytool writes it into files called .jks since Java 9.
     """
-    said = store.get("type", "").upper().replace("#", "")
+    stated = store.get("type", "").upper().replace("#", "")
     if "location" not in store:
         return ""
     location = store["location"]
-    kind = said if said in ("PEM", "PKCS12") else _by_content(location) or said or _by_name(location)
+    kind = stated if stated in ("PEM", "PKCS12") else _by_content(location) or stated or _by_name(location)
     if kind in ("PEM", "PKCS12"):
         return kind
     raise OptionError(

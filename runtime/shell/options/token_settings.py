@@ -78,24 +78,24 @@ def iam_module(options: Mapping[str, str]) -> dict[str, str]:
         raise OptionError(
             f"option kafka.sasl.jaas.config: IAMLoginModule has no {unknown[0]}; it has {', '.join(IAM_OPTIONS[1:])}"
         )
-    told = [f"{name}={options[name]}" for name in IAM_OPTIONS if name in options]
-    return {PROVIDER: MSK_IAM, _CONFIG: shlex.join(told)} if told else {PROVIDER: MSK_IAM}
+    settings = [f"{name}={options[name]}" for name in IAM_OPTIONS if name in options]
+    return {PROVIDER: MSK_IAM, _CONFIG: shlex.join(settings)} if settings else {PROVIDER: MSK_IAM}
 
 
-def _from_a_file(out: dict[str, str]) -> None:
+def _from_a_file(settings: dict[str, str]) -> None:
     """Kafka's retrievers take an endpoint ``file:`` for a file with a token; ``FileJwtRetriever`` takes nothing else."""
-    here = out.get(ENDPOINT, "").strip().lower().startswith("file:")
-    if here and PROVIDER not in out:
-        out[PROVIDER] = TOKEN_FILE
-    if out.get(PROVIDER) != TOKEN_FILE:
+    is_file = settings.get(ENDPOINT, "").strip().lower().startswith("file:")
+    if is_file and PROVIDER not in settings:
+        settings[PROVIDER] = TOKEN_FILE
+    if settings.get(PROVIDER) != TOKEN_FILE:
         return
-    if not here:
+    if not is_file:
         raise OptionError(
             f"option kafka.{ENDPOINT} must name the file with the token, file:///var/run/secrets/tokens/kafka, where that is "
             f"read by kafka.{PROVIDER}={TOKEN_FILE} or Java's FileJwtRetriever"
         )
-    if out.get(_METHOD, "").lower() == "oidc":
-        del out[_METHOD]  # of the call-back handler, which asks retrievers
+    if settings.get(_METHOD, "").lower() == "oidc":
+        del settings[_METHOD]  # of the call-back handler, which asks retrievers
 
 
 def _by_client_credentials(out: dict[str, str]) -> None:
@@ -124,32 +124,34 @@ def _by_client_credentials(out: dict[str, str]) -> None:
 
 def completed(conf: Mapping[str, str]) -> dict[str, str]:
     """librdkafka's settings with what a provider of tokens needs beside it.  Raises OptionError for what contradicts it."""
-    out = dict(conf)
-    if out.get(_MECHANISM, "").upper() == _AWS:
-        out[_MECHANISM] = "OAUTHBEARER"
-        out.setdefault(PROVIDER, MSK_IAM)
-    _from_a_file(out)
-    _by_client_credentials(out)
-    name = out.get(PROVIDER, "")
+    settings = dict(conf)
+    if settings.get(_MECHANISM, "").upper() == _AWS:
+        settings[_MECHANISM] = "OAUTHBEARER"
+        settings.setdefault(PROVIDER, MSK_IAM)
+    _from_a_file(settings)
+    _by_client_credentials(settings)
+    name = settings.get(PROVIDER, "")
     if not name:
-        out.pop(PROVIDER, None)
-        return out
+        settings.pop(PROVIDER, None)
+        return settings
     if not _SHAPE.fullmatch(name):
         raise OptionError(f"option kafka.{PROVIDER}={name!r} must be package.module:function")
-    if out.setdefault(_MECHANISM, "OAUTHBEARER") != "OAUTHBEARER":
+    if settings.setdefault(_MECHANISM, "OAUTHBEARER") != "OAUTHBEARER":
         raise OptionError(
-            f"option kafka.sasl.mechanism={out[_MECHANISM]} takes no tokens, which kafka.{PROVIDER}={name} makes: set "
+            f"option kafka.sasl.mechanism={settings[_MECHANISM]} takes no tokens, which kafka.{PROVIDER}={name} makes: set "
             "kafka.sasl.mechanism=OAUTHBEARER, or leave the provider out"
         )
-    if out.get(_METHOD, "default").lower() != "default":
+    if settings.get(_METHOD, "default").lower() != "default":
         raise OptionError(
-            f"options kafka.{PROVIDER} and kafka.{_METHOD}={out[_METHOD]} are two ways to tokens: leave one out"
+            f"options kafka.{PROVIDER} and kafka.{_METHOD}={settings[_METHOD]} are two ways to tokens: leave one out"
         )
-    protocol = out.get("security.protocol", "plaintext")
+    protocol = settings.get("security.protocol", "plaintext")
     if protocol in ("plaintext", "ssl"):
-        given = f"={protocol.upper()}" if "security.protocol" in out else " is missing: with PLAINTEXT, its default,"
+        problem = (
+            f"={protocol.upper()}" if "security.protocol" in settings else " is missing: with PLAINTEXT, its default,"
+        )
         raise OptionError(
-            f"option kafka.security.protocol{given} has no login, for which kafka.{PROVIDER}={name} makes tokens: set "
+            f"option kafka.security.protocol{problem} has no login, for which kafka.{PROVIDER}={name} makes tokens: set "
             "kafka.security.protocol=SASL_SSL"
         )
-    return out
+    return settings

@@ -66,15 +66,15 @@ def _checked(text: str) -> str:
         raise PatternError(f"it has more than {MOST_CHARACTERS} characters")
     if not text.isascii():
         raise PatternError("it has a character that no topic's name has")
-    text = _QUOTED.sub(lambda found: found[1] or re.escape(found[2]), text)
-    pieces, names, at = list[str](), set[str](), 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
+    text = _QUOTED.sub(lambda match: match[1] or re.escape(match[2]), text)
+    pieces, names, position = list[str](), set[str](), 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
         if token is None or token["name"] in names:
-            raise PatternError(f"{text[at : at + 12]!r} is not known here, at character {at + 1}")
+            raise PatternError(f"{text[position : position + 12]!r} is not known here, at character {position + 1}")
         names |= {token["name"]} - {None}
         pieces.append(r"\Z" if token["end"] else token[0])
-        at = token.end()
+        position = token.end()
     return "".join(pieces)
 
 

@@ -18,49 +18,49 @@ FIRST_OF_SET: Final = b"\n"
 _OPENS_TEXT: Final = ("{", "[", '"')
 
 
-def read_decodings(value: Values, given: Mapping[str, str]) -> tuple[Decoding, Decoding]:
+def read_decodings(value: Values, texts: Mapping[str, str]) -> tuple[Decoding, Decoding]:
     """What is made of keys and of values, by the options that have been given.  Raises OptionError."""
-    registry = tuple((key, text) for key, text in sorted(given.items()) if key.startswith(REGISTRY))
+    registry = tuple((key, text) for key, text in sorted(texts.items()) if key.startswith(REGISTRY))
     return _decoding(value, "key", registry), _decoding(value, "value", registry)
 
 
-def idle_registry(given: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:
+def idle_registry(texts: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:
     """A warning where nothing is decoded by a registry that is named: its options may stand where several queries read them."""
-    if f"{REGISTRY}url" not in given or key.registry or value.registry:
+    if f"{REGISTRY}url" not in texts or key.registry or value.registry:
         return []
     formats = f"key.format={key.format} and value.format={value.format}"
     return [f"option {REGISTRY}url has no effect with {formats}: records of avro and protobuf have schemas there"]
 
 
-def _decoding(value: Values, which: str, registry: tuple[tuple[str, str], ...]) -> Decoding:
-    texts = {name: value.text(f"{which}.{name}") for name in OF_STRUCTS if value.has(f"{which}.{name}")}
-    if texts.pop("mode", "") and (mode := value.choice(f"{which}.mode")) != Mode.PERMISSIVE:
+def _decoding(value: Values, part: str, registry: tuple[tuple[str, str], ...]) -> Decoding:
+    texts = {name: value.text(f"{part}.{name}") for name in OF_STRUCTS if value.has_value(f"{part}.{name}")}
+    if texts.pop("mode", "") and (mode := value.choice(f"{part}.mode")) != Mode.PERMISSIVE:
         texts["mode"] = mode
-    if texts.pop("message.index", "") and (index := value.choice(f"{which}.message.index")) == ANY_INDEX:
+    if texts.pop("message.index", "") and (index := value.choice(f"{part}.message.index")) == ANY_INDEX:
         texts["message.index"] = index
-    kind = value.choice(f"{which}.format")
+    kind = value.choice(f"{part}.format")
     if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
-        texts["schema"] = _text_of(f"{which}.schema", texts["schema"])
+        texts["schema"] = _text_of(f"{part}.schema", texts["schema"])
     if kind == Format.PROTOBUF and "schema" in texts:
-        texts["schema"] = _descriptor_set(f"{which}.schema", texts["schema"])
-    made = decoding(which, {**texts, "format": kind})
-    if made.format is not Format.AVRO:
-        _check_unused(which, kind, texts)
-        return made._replace(registry=registry) if made.format is Format.PROTOBUF else made
-    if not registry and not made.schema:
+        texts["schema"] = _descriptor_set(f"{part}.schema", texts["schema"])
+    parsed = decoding(part, {**texts, "format": kind})
+    if parsed.format is not Format.AVRO:
+        _check_unused(part, kind, texts)
+        return parsed._replace(registry=registry) if parsed.format is Format.PROTOBUF else parsed
+    if not registry and not parsed.schema:
         raise OptionError(
-            f"option {which}.format=avro needs the schema that records are read with: set {which}.schema to its text or "
+            f"option {part}.format=avro needs the schema that records are read with: set {part}.schema to its text or "
             "file, or schema.registry.url"
         )
     if not registry:
-        _check_unused(which, "avro without schema.registry.url", texts)
-    return made._replace(registry=registry)
+        _check_unused(part, "avro without schema.registry.url", texts)
+    return parsed._replace(registry=registry)
 
 
-def _check_unused(which: str, kind: str, texts: Mapping[str, str]) -> None:
+def _check_unused(part: str, kind: str, texts: Mapping[str, str]) -> None:
     for name in ("subject", "schema.version"):
         if name in texts:
-            raise OptionError(f"option {which}.{name} has no effect with {which}.format={kind}: leave it out")
+            raise OptionError(f"option {part}.{name} has no effect with {part}.format={kind}: leave it out")
 
 
 def _text_of(option: str, name: str) -> str:
@@ -72,15 +72,15 @@ def _text_of(option: str, name: str) -> str:
         raise OptionError(_unreadable(option, name, "it is not UTF-8", otherwise)) from None
 
 
-def _descriptor_set(option: str, given: str) -> str:
+def _descriptor_set(option: str, text: str) -> str:
     """A descriptor set in base64: out of a file, or as it is given."""
-    if not _is_file(given):
+    if not _is_file(text):
         try:
-            if b64decode(given, validate=True).startswith(FIRST_OF_SET):
-                return given
+            if b64decode(text, validate=True).startswith(FIRST_OF_SET):
+                return text
         except ValueError:
             pass
-    return b64encode(_file(option, given, "its bytes in base64")).decode()
+    return b64encode(_file(option, text, "its bytes in base64")).decode()
 
 
 def _is_file(name: str) -> bool:
@@ -100,12 +100,12 @@ def _file(option: str, name: str, otherwise: str) -> bytes:
             )
         return path.read_bytes()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no file's name"
-        raise OptionError(_unreadable(option, name, why or "it is no file", otherwise)) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no file's name"
+        raise OptionError(_unreadable(option, name, reason or "it is no file", otherwise)) from None
 
 
-def _unreadable(option: str, name: str, why: str, otherwise: str) -> str:
+def _unreadable(option: str, name: str, reason: str, otherwise: str) -> str:
     return (
-        f"option {option}: the file {name[:200]!r} can't be read on the driver ({why}): give the path of a file there, or "
+        f"option {option}: the file {name[:200]!r} can't be read on the driver ({reason}): give the path of a file there, or "
         f"{otherwise}"
     )

@@ -48,7 +48,7 @@ class Values:
         """The text given, else the default, else nothing."""
         return self._texts.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
 
-    def has(self, name: str) -> bool:
+    def has_value(self, name: str) -> bool:
         """Whether something is given that is not empty."""
         return bool(self._texts.get(name.lower(), "").strip())
 
@@ -115,9 +115,9 @@ class Values:
                 f"option {name} is one number for all topics: limits of single topics are given with {name}.topics"
             )
         if not _WHOLE.fullmatch(text):
-            since = " since 1970" if option.name.endswith("Timestamp") else ""
-            what = f" of milliseconds{since}" if option.kind == "milliseconds" else ""
-            raise OptionError(f"option {option.name}={text!r} is not a whole number{what}")
+            epoch = " since 1970" if option.name.endswith("Timestamp") else ""
+            unit = f" of milliseconds{epoch}" if option.kind == "milliseconds" else ""
+            raise OptionError(f"option {option.name}={text!r} is not a whole number{unit}")
         number = int(text)
         if not option.minimum <= number <= option.maximum:
             raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
@@ -181,15 +181,15 @@ class Values:
         if not text and not self._is_given(name):
             return {}
         shape = 'expected {"topic":1000}'
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for topic, number in sorted(json_object(option.name, text, shape).items()):
             if type(number) is not int or not option.minimum <= number <= option.maximum:
-                said = f'"{topic}" has {json.dumps(number)}, not a whole number, {_bounds(option)}'
-                raise OptionError(f"option {option.name}: {said}; {shape}")
-            found[topic] = number
-        if not found:
+                problem = f'"{topic}" has {json.dumps(number)}, not a whole number, {_bounds(option)}'
+                raise OptionError(f"option {option.name}: {problem}; {shape}")
+            numbers[topic] = number
+        if not numbers:
             raise OptionError(f"option {option.name} names no topic; {shape}")
-        return found
+        return numbers
 
     def start(self, name: str) -> Start:
         """A start by word or by JSON."""
@@ -252,9 +252,9 @@ def json_object(name: str, text: str, shape: str) -> dict[str, object]:
 def per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPartition, int]:
     """``{"topic":{"0":123}}`` as a mapping in order; numbers below ``least`` are refused."""
     try:
-        found = offsets_json.read(json_object(name, text, shape), f"option {name}", least)
+        offsets = offsets_json.read(json_object(name, text, shape), f"option {name}", least)
     except MalformedOffsets as error:
         raise OptionError(f"{error}; {shape}") from None
-    if not found:
+    if not offsets:
         raise OptionError(f"option {name} names no partition; {shape}")
-    return dict(sorted(found.items()))
+    return dict(sorted(offsets.items()))

@@ -109,9 +109,9 @@ class SchemaRegistry:
         """
         if version != "latest" and not (version.isdecimal() and int(version)):
             raise OptionError(f"schema version {version[:40]!r}: 'latest' or a number from 1 is expected.")
-        found = self._ask(_version_words(subject, version), _version_path(subject, version), connect_s=LOAD_S)
-        number, schema_id = (self._field(found, name, int) for name in ("version", "id"))
-        return ReaderSchema(subject, number, schema_id, self._whole(found))
+        answer = self._ask(_version_words(subject, version), _version_path(subject, version), connect_s=LOAD_S)
+        number, schema_id = (self._field(answer, name, int) for name in ("version", "id"))
+        return ReaderSchema(subject, number, schema_id, self._whole(answer))
 
     def _whole(self, schema: Any) -> RegisteredText:
         texts: dict[tuple[str, int], str] = {}
@@ -121,8 +121,8 @@ class SchemaRegistry:
 
     def _follow(self, schema: Any, texts: dict[tuple[str, int], str], trail: tuple[tuple[str, int], ...]) -> None:
         """Collect what a schema refers to, deepest first."""
-        for each in self._field(schema, "references", list) if self._object(schema).get("references") else ():
-            place = self._field(each, "subject", str), self._field(each, "version", int)
+        for reference in self._field(schema, "references", list) if self._object(schema).get("references") else ():
+            place = self._field(reference, "subject", str), self._field(reference, "version", int)
             if place in texts:
                 continue
             if place in trail or len(texts) + len(trail) >= MOST_REFERENCES:
@@ -131,9 +131,9 @@ class SchemaRegistry:
                     f" subject {place[0]!r}, version {place[1]}."
                 )
             # A version that was deleted is still what the schema was written with.
-            found = self._ask(_version_words(*place), f"{_version_path(*place)}?deleted=true")
-            self._follow(found, texts, (*trail, place))
-            texts[place] = self._field(found, "schema", str)
+            answer = self._ask(_version_words(*place), f"{_version_path(*place)}?deleted=true")
+            self._follow(answer, texts, (*trail, place))
+            texts[place] = self._field(answer, "schema", str)
 
     def _object(self, answer: Any) -> dict[str, Any]:
         if not isinstance(answer, dict):
@@ -151,30 +151,30 @@ class SchemaRegistry:
             )
         return value
 
-    def _ask(self, what: str, path: str, connect_s: float | None = None) -> Any:
+    def _ask(self, subject: str, path: str, connect_s: float | None = None) -> Any:
         """An answer, trying again for as long as it may take; ``connect_s``: for as long as no address can be connected to."""
         begin, pause, timeout_s = time.monotonic(), FIRST_PAUSE, self._settings.timeout
         while True:
             try:
                 return self._requests.get(path)
             except Exception as error:  # noqa: BLE001 - statuses, errors of the HTTP client, and those of odd answers
-                self._judge(error, what)
+                self._judge(error, subject)
                 is_refused = isinstance(error, RefusedConnectionError)
                 patience_s = min(connect_s, timeout_s) if connect_s is not None and is_refused else timeout_s
-                left = begin + patience_s - time.monotonic()
-                if left <= 0 or self._stopped.wait(min(pause, left)):
+                left_s = begin + patience_s - time.monotonic()
+                if left_s <= 0 or self._stopped.wait(min(pause, left_s)):
                     raise RegistryUnavailableError(
-                        f"The schema registry {self._settings.place} did not answer for {what} within"
+                        f"The schema registry {self._settings.place} did not answer for {subject} within"
                         f" {patience_s:g} s{'' if patience_s < timeout_s else f' ({PREFIX}timeout.ms)'}: {self._words(error)}"
                     ) from None
                 pause = min(2 * pause, MOST_PAUSE)
 
-    def _judge(self, error: Exception, what: str) -> None:
+    def _judge(self, error: Exception, subject: str) -> None:
         """Raise what trying again can't help."""
         place, words = self._settings.place, self._words(error)
         if isinstance(error, TooLargeError):
             raise RegistryError(
-                f"The schema registry {place} answered with more than {MOST_BYTES >> 20} MiB for {what}."
+                f"The schema registry {place} answered with more than {MOST_BYTES >> 20} MiB for {subject}."
             ) from None
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise RegistryError(
@@ -184,12 +184,12 @@ class SchemaRegistry:
             return
         if error.status in LOGIN:
             raise RegistryError(
-                f"The schema registry {place} refused the login for {what}; see {PREFIX}basic.auth.user.info,"
+                f"The schema registry {place} refused the login for {subject}; see {PREFIX}basic.auth.user.info,"
                 f" {PREFIX}bearer.auth.token: {words}"
             ) from None
         if error.code in NO_SUCH:
-            raise UnknownSchemaError(f"The schema registry {place} has no {what}: {words}") from None
-        raise RegistryError(f"The schema registry {place} refused {what}: {words}") from None
+            raise UnknownSchemaError(f"The schema registry {place} has no {subject}: {words}") from None
+        raise RegistryError(f"The schema registry {place} refused {subject}: {words}") from None
 
     def _words(self, error: Exception) -> str:
         return self._settings.redacted(str(error) or type(error).__name__)

@@ -50,7 +50,7 @@ class RegistrySettings:
 
     def redacted(self, text: str) -> str:
         """What others have said, without any secret of these settings."""
-        return redaction.without(_LOGIN.sub(rf"//{redaction.REDACTED}@", text), _secrets(self.conf))
+        return redaction.redact_secrets(_LOGIN.sub(rf"//{redaction.REDACTED}@", text), _secrets(self.conf))
 
     @property
     def request_timeout(self) -> float:
@@ -66,14 +66,14 @@ def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
     >>> read_settings({"schema.registry.url": "http://sr:8081"}).place
     'http://sr:8081'
     """
-    given = {name: value for name, value in options.items() if name.startswith(PREFIX)}
-    if not given:
+    settings = {name: value for name, value in options.items() if name.startswith(PREFIX)}
+    if not settings:
         return None
-    timeout = _milliseconds(given.pop(TIMEOUT_MS, "30000"))
-    conf = {name.removeprefix(PREFIX): value for name, value in given.items()}
+    timeout = _milliseconds(settings.pop(TIMEOUT_MS, "30000"))
+    conf = {name.removeprefix(PREFIX): value for name, value in settings.items()}
     if unknown := sorted(conf.keys() - set(CLIENT_SETTINGS)):
-        known = ", ".join([*CLIENT_SETTINGS, "timeout.ms"])
-        raise OptionError(f"{PREFIX}{unknown[0]}: there is no such option. Behind {PREFIX} there are: {known}.")
+        names = ", ".join([*CLIENT_SETTINGS, "timeout.ms"])
+        raise OptionError(f"{PREFIX}{unknown[0]}: there is no such option. Behind {PREFIX} there are: {names}.")
     urls = [url.strip() for url in conf.get("url", "").split(",")]
     if not all(urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname for url in urls):
         raise OptionError(f"{PREFIX}url: one or more addresses like https://registry:8081 are expected, with commas.")
@@ -97,11 +97,11 @@ def _milliseconds(text: str) -> float:
 
 def _secrets(conf: Mapping[str, str]) -> set[str]:
     """All that must not be told: passwords, tokens, logins inside of addresses, as written and as meant."""
-    found = {conf.get(name, "") for name in SECRETS}
-    found.add(conf.get("basic.auth.user.info", "").partition(":")[2])
+    secrets = {conf.get(name, "") for name in SECRETS}
+    secrets.add(conf.get("basic.auth.user.info", "").partition(":")[2])
     for name in WITH_LOGIN:
         for url in conf.get(name, "").split(","):
             login = urlsplit(url.strip()).netloc.rpartition("@")[0]
             password = login.partition(":")[2]
-            found |= {login, password, unquote(login), unquote(password)}
-    return found - {"", ":"}
+            secrets |= {login, password, unquote(login), unquote(password)}
+    return secrets - {"", ":"}

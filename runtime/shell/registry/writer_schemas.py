@@ -38,15 +38,15 @@ class _SchemaFetch:
     def __init__(self, schema_id: int | str) -> None:
         self.schema_id = schema_id
         self.done = threading.Event()
-        self.until = time.monotonic() + WAIT_S
+        self.deadline = time.monotonic() + WAIT_S
 
 
 class _NoSchema(NamedTuple):
     """What the registry said of an id that it has no schema for."""
 
-    since: float  # the first of the answers without a schema, one after the other
-    until: float  # the id is not asked for again before; later than ``since``
-    why: str | RegistryError  # a text: no record that has the id can be read; an error: that is not known yet
+    first_s: float  # the first of the answers without a schema, one after the other
+    retry_s: float  # the id is not asked for again before; later than ``since``
+    reason: str | RegistryError  # a text: no record that has the id can be read; an error: that is not known yet
 
 
 class WriterSchemas:
@@ -73,32 +73,32 @@ class WriterSchemas:
         if isinstance(schema_id, int) and schema_id > MOST_ID:
             return f"schema {schema_id} is in no registry: ids are at most {MOST_ID}"
         with self._lock:
-            known = self._known(schema_id)
-            if known is not None:
-                return known
+            answer = self._stored_answer(schema_id)
+            if answer is not None:
+                return answer
             request = self._requests.get(schema_id) or self._request(schema_id)
-        request.done.wait(max(request.until - time.monotonic(), 0.0))
+        request.done.wait(max(request.deadline - time.monotonic(), 0.0))
         with self._lock:
-            known = self._known(schema_id)
-        if known is None:
+            answer = self._stored_answer(schema_id)
+        if answer is None:
             raise RegistryUnavailableError(
                 f"The schema registry {self._registry.place} has not answered for schema {schema_id} yet."
             )
-        return known
+        return answer
 
     def close(self) -> None:
         """End what waits for the registry; what is known stays."""
         self._registry.close()
 
-    def _known(self, schema_id: int | str) -> RegisteredText | str | None:
+    def _stored_answer(self, schema_id: int | str) -> RegisteredText | str | None:
         if schema_id in self._schemas:
             return self._schemas[schema_id]
         refusal = self._refused.get(schema_id)
-        if refusal is None or self._clock() >= refusal.until:
+        if refusal is None or self._clock() >= refusal.retry_s:
             return None
-        if isinstance(refusal.why, RegistryError):
-            raise type(refusal.why)(str(refusal.why))  # each thread its own
-        return refusal.why
+        if isinstance(refusal.reason, RegistryError):
+            raise type(refusal.reason)(str(refusal.reason))  # each thread its own
+        return refusal.reason
 
     def _request(self, schema_id: int | str) -> _SchemaFetch:
         """Have an id asked for; more than a few ids wait for each other."""
@@ -110,7 +110,7 @@ class WriterSchemas:
                 self._threads += 1
             except RuntimeError as error:  # no thread to be had
                 self._unasked.remove(request)
-                self._keep(request, RegistryError(f"Schema {schema_id} can't be asked for: {error}"))
+                self._store_answer(request, RegistryError(f"Schema {schema_id} can't be asked for: {error}"))
         return request
 
     def _ask(self) -> None:
@@ -123,7 +123,7 @@ class WriterSchemas:
                 request = self._unasked.popleft()
             answer = self._answer(request.schema_id)
             with self._lock:
-                self._keep(request, answer)
+                self._store_answer(request, answer)
 
     def _answer(self, schema_id: int | str) -> RegisteredText | RegistryError:
         try:
@@ -133,35 +133,37 @@ class WriterSchemas:
         except Exception as error:  # noqa: BLE001  whatever it is, those who wait have to hear of it
             return RegistryError(f"Schema {schema_id} could not be asked for: {type(error).__name__}: {error}")
 
-    def _keep(self, request: _SchemaFetch, answer: RegisteredText | RegistryError) -> None:
-        schema_id, before = request.schema_id, self._refused.pop(request.schema_id, None)
+    def _store_answer(self, request: _SchemaFetch, answer: RegisteredText | RegistryError) -> None:
+        schema_id, refusal = request.schema_id, self._refused.pop(request.schema_id, None)
         if isinstance(answer, RegisteredText):
             self._schemas[schema_id] = answer
         else:
-            self._refused[schema_id] = self._no_schema(before, answer)
+            self._refused[schema_id] = self._no_schema(refusal, answer)
             while len(self._refused) > MOST_REFUSED:
                 self._refused.popitem(last=False)
         del self._requests[schema_id]
         request.done.set()
 
-    def _no_schema(self, before: _NoSchema | None, answer: RegistryError) -> _NoSchema:
+    def _no_schema(self, refusal: _NoSchema | None, answer: RegistryError) -> _NoSchema:
         now, patience_s = self._clock(), self._registry.timeout_s
         # An id that nobody has asked for since is a new one: its records are as good as those of the first.
-        since = now if before is None or now - before.until > patience_s else before.since
-        why: str | RegistryError = answer
+        first_s = now if refusal is None or now - refusal.retry_s > patience_s else refusal.first_s
+        reason: str | RegistryError = answer
         if isinstance(answer, UnknownSchemaError):
-            why = str(answer) if now - since >= patience_s else NotYetKnownError(f"{answer} It is asked for again.")
-        return _NoSchema(since, now + ASK_AGAIN_S, why)
+            reason = (
+                str(answer) if now - first_s >= patience_s else NotYetKnownError(f"{answer} It is asked for again.")
+            )
+        return _NoSchema(first_s, now + ASK_AGAIN_S, reason)
 
 
-_shared: dict[tuple[int, tuple[tuple[str, str], ...]], WriterSchemas] = {}
-_sharing = threading.Lock()
+_by_registry: dict[tuple[int, tuple[tuple[str, str], ...]], WriterSchemas] = {}
+_registry_lock = threading.Lock()
 
 
 def shared_writer_schemas(settings: RegistrySettings) -> WriterSchemas:
     """This process's schemas of a registry.  A forked process starts anew: a connection is not shared."""
-    with _sharing:
+    with _registry_lock:
         key = os.getpid(), settings.key
-        if key not in _shared:
-            _shared[key] = WriterSchemas(SchemaRegistry(settings))
-        return _shared[key]
+        if key not in _by_registry:
+            _by_registry[key] = WriterSchemas(SchemaRegistry(settings))
+        return _by_registry[key]

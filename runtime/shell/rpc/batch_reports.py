@@ -38,8 +38,8 @@ class _Report:
     """What is to be told, until when, and whether it is of a source of ours, so that somebody should take it."""
 
     batch: calls.BatchCommitted
-    until: float
-    ours: bool
+    deadline: float
+    is_ours: bool
 
 
 class BatchReports:
@@ -55,11 +55,11 @@ class BatchReports:
         self._telling = Supervised("cohort-batch-reports", self._wait, self._work, self._give_up)
         self._telling.start()
 
-    def tell(self, batch: calls.BatchCommitted, *, ours: bool) -> None:
+    def add_batch(self, batch: calls.BatchCommitted, *, is_ours: bool) -> None:
         """Have the runs of this query told; what waits of an older batch of it is of no use any more."""
         with self._changed:
             if not self._closed:
-                self._pending[batch.query] = _Report(batch, time.monotonic() + PATIENCE_S, ours)
+                self._pending[batch.query] = _Report(batch, time.monotonic() + PATIENCE_S, is_ours)
                 self._changed.notify_all()
 
     def forget(self, query: str) -> None:
@@ -90,22 +90,22 @@ class BatchReports:
     def _work(self) -> None:
         with self._changed:
             pending = dict(self._pending)
-        self._look()
-        left = [item for item in pending.values() if not self._taken(item.batch)]
+        self._find_runs()
+        undelivered = [item for item in pending.values() if not self._deliver(item.batch)]
         now = time.monotonic()
         with self._changed:
             for item in pending.values():
-                again = item in left and item.ours and now < item.until
-                if not again and self._pending.get(item.batch.query) is item:
+                is_kept = item in undelivered and item.is_ours and now < item.deadline
+                if not is_kept and self._pending.get(item.batch.query) is item:
                     del self._pending[item.batch.query]
-                if item in left and item.ours and not again:
+                if item in undelivered and item.is_ours and not is_kept:
                     self._miss(item.batch)
-            if left and not self._closed:
+            if undelivered and not self._closed:
                 self._changed.wait(LOOK_S)  # for a run that is not there yet, or does not answer
 
-    def _taken(self, batch: calls.BatchCommitted) -> bool:
+    def _deliver(self, batch: calls.BatchCommitted) -> bool:
         """Tell every run that may serve this query; whether one does."""
-        taken, body = False, calls.encode(batch)
+        delivered, body = False, calls.encode(batch)
         for run_id, run in list(self._runs.items()):
             if run.query not in ("", batch.query):
                 continue
@@ -116,22 +116,22 @@ class BatchReports:
                 self._drop(run_id)
                 continue
             run.query = reply.query
-            taken |= reply.query == batch.query
-        return taken
+            delivered |= reply.query == batch.query
+        return delivered
 
-    def _look(self) -> None:
+    def _find_runs(self) -> None:
         """Find new runs, and let go of those that have ended."""
         if (now := time.monotonic()) < self._next_look:
             return
         self._next_look = now + LOOK_S
         try:
-            live = {found.run.run_id: found for found in connection_file.live()}
+            live = {connection.run.run_id: connection for connection in connection_file.live()}
         except CohortError as error:  # no home directory: nobody can have written there
             log.debug("%s", error)
             live = {}
-        for run_id, known in list(self._runs.items()):
+        for run_id, known_run in list(self._runs.items()):
             # A run that goes on with the group of the one before has its name and port, not its query (fail-over).
-            if run_id not in live or live[run_id].pid != known.pid:
+            if run_id not in live or live[run_id].pid != known_run.pid:
                 self._drop(run_id)
         for run_id in live.keys() - self._runs.keys():
             run = live[run_id].run

@@ -70,7 +70,7 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
     Where none can be written that is one warning and None: a query must not fail for that.
     """
     place = here()
-    said = {
+    content = {
         "group_id": group_id,
         "instance_id": instance_id,
         "pid": os.getpid(),
@@ -86,14 +86,14 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
     }
     try:
         path = home() / f"{run.run_id}.json"
-        _write_whole(path, json.dumps(said))
+        _write_whole(path, json.dumps(content))
     except (OSError, CohortError) as error:
-        why = f"{home()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        reason = f"{home()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         log.warning(
             "group %s: no connection file can be written (%s): the query runs, but the command cohort and describe() will "
             "not find it; set COHORT_HOME to a folder that the driver's user can write to",
             group_id,
-            why,
+            reason,
         )
         return None
     return path
@@ -127,8 +127,8 @@ def elsewhere() -> Iterator[Connection]:
 
 
 def _everyone() -> list[Connection]:
-    found = [connection for path in sorted(home().glob("*.json")) if (connection := _read(path)) is not None]
-    return sorted(found, key=lambda connection: (connection.group_id, connection.instance_id))
+    connections = [connection for path in sorted(home().glob("*.json")) if (connection := _read(path)) is not None]
+    return sorted(connections, key=lambda connection: (connection.group_id, connection.instance_id))
 
 
 def find(group_id: str) -> list[Connection]:
@@ -137,21 +137,21 @@ def find(group_id: str) -> list[Connection]:
     Raises CohortError naming the groups that are there when this one is not, and where it runs if a file says so.
     """
     everyone = list(live())
-    found = [connection for connection in everyone if connection.group_id == group_id]
-    if found:
-        return found
+    runs = [connection for connection in everyone if connection.group_id == group_id]
+    if runs:
+        return runs
     groups = ", ".join(sorted({connection.group_id for connection in everyone})) or "none"
-    others = [connection for connection in elsewhere() if connection.group_id == group_id]
+    elsewhere_runs = [connection for connection in elsewhere() if connection.group_id == group_id]
     raise CohortError(
         f"no live coordinator of group {group_id} on this host (live groups here: {groups}); run this on the "
-        f"driver's host, as the driver's user, while the query runs{name_others(others)}{name_hidden()}",
+        f"driver's host, as the driver's user, while the query runs{name_others(elsewhere_runs)}{name_hidden()}",
         "GROUP_ID_NOT_FOUND",
     )
 
 
-def name_others(others: list[Connection]) -> str:
+def name_others(connections: list[Connection]) -> str:
     """What to add to a message about runs elsewhere; nothing when there are none."""
-    return f"; on other hosts or containers with this home: {', '.join(map(str, others))}" if others else ""
+    return f"; on other hosts or containers with this home: {', '.join(map(str, connections))}" if connections else ""
 
 
 def name_hidden() -> str:
@@ -186,20 +186,20 @@ def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
     For a notebook; the keys are those of ``status.build``.  ``instance_id`` chooses among runs that share a group.
     Raises CohortError: no such group here, several runs and none chosen, no answer, the query is ending.
     """
-    run = only(group_id, instance_id)
+    run = find_one(group_id, instance_id)
     if not (status := fetch_status(run)):
         raise CohortError(f"group {group_id}: the query is ending", "COORDINATOR_NOT_AVAILABLE")
     return status
 
 
-def only(group_id: str, instance_id: str | None = None) -> Connection:
+def find_one(group_id: str, instance_id: str | None = None) -> Connection:
     """The one live run of a group.  Raises CohortError when there is none, or several of which none is chosen."""
     runs = find(group_id)
-    chosen = [run for run in runs if instance_id in (None, run.instance_id)]
-    if len(chosen) == 1:
-        return chosen[0]
-    known = ", ".join(run.instance_id for run in runs)
-    raise CohortError(f"group {group_id} has the runs {known} on this host: give the instance id of one of them")
+    matches = [run for run in runs if instance_id in (None, run.instance_id)]
+    if len(matches) == 1:
+        return matches[0]
+    instance_ids = ", ".join(run.instance_id for run in runs)
+    raise CohortError(f"group {group_id} has the runs {instance_ids} on this host: give the instance id of one of them")
 
 
 def fetch_status(connection: Connection) -> dict[str, Any]:
@@ -209,10 +209,10 @@ def fetch_status(connection: Connection) -> dict[str, Any]:
 
 def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
     """The last rebalances of the run, newest last (see ``reports.rebalances``).  Raises CohortError."""
-    found: list[dict[str, Any]] = _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(last=last)))[
+    rows: list[dict[str, Any]] = _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(last=last)))[
         "rebalances"
     ]
-    return found
+    return rows
 
 
 def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
@@ -241,35 +241,37 @@ def _read(path: Path) -> Connection | None:
     """What a file says; None when it is none of ours, or one of a process that is gone, which is removed."""
     try:
         text, file = _text(path)
-        said = json.loads(text)
-        place = Place(str(said["host"]), str(said["boot"]), int(said["pids"]))
+        content = json.loads(text)
+        place = Place(str(content["host"]), str(content["boot"]), int(content["pids"]))
         credentials = Credentials(
-            authority=said["authority"].encode(),
-            certificate=said["certificate"].encode(),
-            key=said["key"].encode(),
-            token=said["token"],
+            authority=content["authority"].encode(),
+            certificate=content["certificate"].encode(),
+            key=content["key"].encode(),
+            token=content["token"],
         )
-        run = Run(said["run_id"], None, int(said["port"]), credentials)
-        told = str(said.get("version", ""))[:_LONGEST_VERSION]
-        found = Connection(str(said["group_id"]), str(said["instance_id"]), int(said["pid"]), run, place, told)
-        gone = place.is_here() and started(found.pid) != said["started"]
+        run = Run(content["run_id"], None, int(content["port"]), credentials)
+        version = str(content.get("version", ""))[:_LONGEST_VERSION]
+        connection = Connection(
+            str(content["group_id"]), str(content["instance_id"]), int(content["pid"]), run, place, version
+        )
+        is_stale = place.is_here() and started(connection.pid) != content["started"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # not one of ours
         return None
-    if gone:
+    if is_stale:
         if place.is_certain():
             _remove_stale(path, file)
         return None
-    return found
+    return connection
 
 
 def _text(path: Path) -> tuple[str, os.stat_result]:
     """The text of a regular file of a bearable size, and which file it is.  Raises OSError, ValueError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a file")
-        return file.read(_LARGEST).decode(), found
+        return file.read(_LARGEST).decode(), status
 
 
 def _remove_stale(path: Path, file: os.stat_result) -> None:

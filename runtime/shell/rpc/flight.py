@@ -56,7 +56,7 @@ _DIRECT: Final = [("grpc.enable_http_proxy", 0)]
 CONNECT_S: Final = 3.0
 """How long one try to connect may take, TLS included.  Less would be no time for a driver whose host is busy or far away;
 more would let a connection that a cut network swallowed wait for the system's next try, which comes ever later."""
-_SOON: Final = [
+_RECONNECT: Final = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1000)),
@@ -90,8 +90,8 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
         self._expected = f"Bearer {token}"
 
     def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:  # noqa: ARG002  Flight's signature
-        given = headers.get("authorization", [""])[0]
-        if not hmac.compare_digest(given.encode(), self._expected.encode()):
+        token = headers.get("authorization", [""])[0]
+        if not hmac.compare_digest(token.encode(), self._expected.encode()):
             raise flight.FlightUnauthenticatedError("this token belongs to another coordinator run")
 
 
@@ -186,7 +186,7 @@ class _RequestStream:
     def __init__(self, client: Any, headers: list[tuple[bytes, bytes]]) -> None:
         self.client = client
         self._options = flight.FlightCallOptions(headers=headers)
-        self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         self.closed = False
         self._reader: Any = None  # while an answer is waited for
@@ -194,7 +194,7 @@ class _RequestStream:
 
     def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """The answer; after any exception, of Flight or TimeoutError, the line is of no use any more."""
-        self._asked.put(action.encode() + b"\0" + body)
+        self._requests.put(action.encode() + b"\0" + body)
         try:
             answer = self._answers.get(timeout=timeout_s)
         except queue.Empty:
@@ -207,7 +207,7 @@ class _RequestStream:
     def close(self) -> None:
         """End the stream at once; nobody waits for an answer that is under way."""
         self.closed = True
-        self._asked.put(None)
+        self._requests.put(None)
         reader = self._reader
         if reader is not None:
             reader.cancel()
@@ -218,7 +218,7 @@ class _RequestStream:
                 writer, reader = self.client.do_exchange(flight.FlightDescriptor.for_command(b""), self._options)
                 stack.callback(_close, writer)
                 stack.callback(reader.cancel)  # first: closing a writer waits for the other end
-                while (message := self._asked.get()) is not None:
+                while (message := self._requests.get()) is not None:
                     writer.write_metadata(pa.py_buffer(message))
                     self._reader = reader
                     if self.closed:
@@ -229,8 +229,10 @@ class _RequestStream:
             except StopIteration:
                 self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
             except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for it
-                known = isinstance(error, (flight.FlightError, ValueError, OSError))
-                self._answers.put(error if known else flight.FlightUnavailableError(f"{type(error).__name__}: {error}"))
+                is_expected = isinstance(error, (flight.FlightError, ValueError, OSError))
+                self._answers.put(
+                    error if is_expected else flight.FlightUnavailableError(f"{type(error).__name__}: {error}")
+                )
 
 
 class Link:
@@ -242,7 +244,7 @@ class Link:
 
     def __init__(self, host: str, port: int, credentials: Credentials) -> None:
         """Nothing is dialled before the first call.  Raises CoordinatorUnreachable for what is no host's name or address."""
-        self.address, self._at = joined(host, port), (host.strip("[]"), port)
+        self.address, self._socket_address = joined(host, port), (host.strip("[]"), port)
         self._credentials = credentials
         try:
             self._client = self._dial()
@@ -265,7 +267,7 @@ class Link:
             cert_chain=self._credentials.certificate,
             private_key=self._credentials.key,
             override_hostname=SERVER_NAME,
-            generic_options=[*_DIRECT, *_SOON],
+            generic_options=[*_DIRECT, *_RECONNECT],
         )
 
     def _give_up(self, client: Any) -> None:
@@ -307,7 +309,7 @@ class Link:
         A host or network that can't be reached is silence, too.  Takes ``CONNECT_S`` at most, and as long as a name is looked up.
         """
         try:
-            with socket.create_connection(self._at, CONNECT_S):
+            with socket.create_connection(self._socket_address, CONNECT_S):
                 return False
         except ConnectionRefusedError:
             return True
@@ -336,7 +338,7 @@ class Link:
                 self._line = self._open(client)
             return answer
         try:
-            return self._by(line, action, body, timeout_s)
+            return self._ask_stream(line, action, body, timeout_s)
         except BaseException:
             self._end(line)
             raise
@@ -349,11 +351,11 @@ class Link:
         except RuntimeError:  # no thread for it to be had
             return self._call(client, action, body, timeout_s)
         try:
-            return self._by(stream, action, body, timeout_s)
+            return self._ask_stream(stream, action, body, timeout_s)
         finally:
             self._end(stream)
 
-    def _by(self, stream: _RequestStream, action: str, body: bytes, timeout_s: float) -> bytes:
+    def _ask_stream(self, stream: _RequestStream, action: str, body: bytes, timeout_s: float) -> bytes:
         try:
             return stream.ask(action, body, timeout_s)
         except _NOT_IN_TIME:

@@ -14,10 +14,10 @@ class Waiter:
     it is made before the lock is given up, so no reply can come in between.
     """
 
-    __slots__ = ("_replies", "_reply", "answered")
+    __slots__ = ("_replies", "_reply", "is_answered")
 
     def __init__(self) -> None:
-        self.answered = False
+        self.is_answered = False
         self._reply: Reply | None = None
         self._replies: queue.SimpleQueue[Reply | None] | None = None
 
@@ -25,9 +25,9 @@ class Waiter:
         """Make ready to wait; for whoever holds the lock."""
         self._replies = queue.SimpleQueue()
 
-    def put(self, reply: Reply | None) -> None:
+    def set_reply(self, reply: Reply | None) -> None:
         """Answer; for whoever holds the lock."""
-        self.answered, self._reply = True, reply
+        self.is_answered, self._reply = True, reply
         if self._replies is not None:
             self._replies.put(reply)
 

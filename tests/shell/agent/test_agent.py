@@ -120,7 +120,7 @@ def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: 
     before = world.member(executor)
     assert before is not None
     owned, generation = world.owned(before.member_id), world.coordinator.group.generation
-    rebalances, moved = len(rebalances_of(world.coordinator)), world.coordinator.moved
+    rebalances, moved = len(rebalances_of(world.coordinator)), world.coordinator.partitions_moved
     agent.kill()
     again = world.start_on(executor, agent)
 
@@ -142,7 +142,7 @@ def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: 
     assert reply.partitions[0][1] is ErrorCode.FENCED_INSTANCE_ID
     again.terminate()
     wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 5, "the move")
-    assert world.coordinator.moved - moved <= len(owned), "nothing counted as moved by the takeover"
+    assert world.coordinator.partitions_moved - moved <= len(owned), "nothing counted as moved by the takeover"
 
 
 def test_an_agent_whose_place_was_taken_ends_and_leaves_the_successor_alone(world: World) -> None:

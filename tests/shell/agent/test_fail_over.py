@@ -21,7 +21,7 @@ def journal(world: World, path: Path) -> GroupJournal:
     """The journal of the run that the world has."""
     identity = RunIdentity(world.run_id, world.port, world.authority)
     made = GroupJournal(path, identity, "the members' options", Executor(1, 1, "driver", "host", 1), "g")
-    world.coordinator.keep(made)
+    world.coordinator.open_journal(made)
     return made
 
 
@@ -49,7 +49,7 @@ def test_members_come_back_with_all_they_had(world: World, tmp_path: Path, how: 
         kept.close(keep=True)
     world.server.stop(2)
     if how == "killed":  # of a process that is gone nothing is said, and its lock is free
-        world.coordinator.keep(
+        world.coordinator.open_journal(
             GroupJournal(tmp_path / "none", taken_identity(world), "", Executor(1, 1, "", "", 1), "")
         )
         kept.close(keep=True)

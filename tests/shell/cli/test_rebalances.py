@@ -124,7 +124,7 @@ def test_moved_means_one_thing(life: tuple[World, str]) -> None:
     assert counted == [((), sum(listed.values()))]
     assert sum(listed.values()) > 0
     for entry in world.coordinator.history.entries():
-        line = summary.line(entry.done, entry.given, entry.giving_up, str)
+        line = summary.line(entry.done, entry.routes, entry.giving_up, str)
         said = re.search(r"\): moved (\d+) partition", line)
         assert int(said[1] if said else 0) == listed[entry.done.generation] == len(entry.moved)
 

@@ -228,8 +228,8 @@ def test_a_leader_that_was_away_for_all_bars_nobody(ways: TwoWays, topic: str) -
     """It answers the driver a moment before it answers the member: that is no cut."""
     watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, lambda _: None)
     stuck = {TopicPartition(topic, 0): Stuck(10, "no answer")}
-    wait_until(lambda: watch.record_report("m-1", stuck) or watch._answered, 30, "the driver to have an answer")
-    assert watch.record_report("m-1", {}) == [] and not watch._answered
+    wait_until(lambda: watch.record_report("m-1", stuck) or watch._answered_driver, 30, "the driver to have an answer")
+    assert watch.record_report("m-1", {}) == [] and not watch._answered_driver
     hold_for(lambda: not watch.record_report("m-1", {}), CONFIRM_MS / 1000, "nobody to be barred")
 
 

@@ -107,7 +107,7 @@ def test_what_it_claims_it_does_not_get(
     before = {member: dict(member.owned) for member in honest}
     with Liar(world) as liar, caplog.at_level(logging.WARNING, "sparkcohort"):
         for _ in range(3):
-            world.coordinator._door._told.clear()
+            world.coordinator._door._log_times.clear()
             liar.join(claiming(*owned, generation=2**31 - 1, topics=()))
             check_settled(world, honest)
         assert {member: dict(member.owned) for member in honest} == before

@@ -59,7 +59,7 @@ class Desk:
         )
         since = {"a": {ZERO: 3}}
         asked = ComputeAssignment(name, members, self.generation)
-        self.leading.lead(
+        self.leading.lead_round(
             asked, since, lambda: delayed_rebalance.Round(name, members, self.topics(), since, {"a": (ZERO,)})
         )
 
@@ -229,7 +229,7 @@ def test_different_failures_are_each_told(caplog: pytest.LogCaptureFixture) -> N
         raise ValueError(next(count))
 
     desk = Desk(Own(how))
-    for _ in range(assignor_runner.TOLD + 1):
+    for _ in range(assignor_runner.MOST_LOGGED + 1):
         desk.round()
-    assert len(caplog.messages) == assignor_runner.TOLD + 1
-    assert len(desk.leading._told) == assignor_runner.TOLD
+    assert len(caplog.messages) == assignor_runner.MOST_LOGGED + 1
+    assert len(desk.leading._logged) == assignor_runner.MOST_LOGGED

@@ -256,7 +256,7 @@ def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> Non
     assert 0 < waiting[1] <= 60_000
     wait_until(lambda: world.coordinator.group.state == "Stable", 5, "the round to end")
     assert world.coordinator.owners().keys() == before.keys()
-    left, moved = len(rebalances_of(world.coordinator)), world.coordinator.moved
+    left, moved = len(rebalances_of(world.coordinator)), world.coordinator.partitions_moved
 
     c = joined(world, "c", 2)
 
@@ -264,7 +264,7 @@ def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> Non
     assert a.owned == before
     assert world.coordinator.scheduled() is None
     assert len(rebalances_of(world.coordinator)) == left + 1
-    assert world.coordinator.moved == moved + len(lost)
+    assert world.coordinator.partitions_moved == moved + len(lost)
 
 
 @pytest.mark.parametrize("world", [300], indirect=True)

@@ -214,7 +214,7 @@ def test_a_disk_that_is_full_ends_the_journal_not_the_query(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert str(home) in caplog.text and "COHORT_HOME" in caplog.text
     assert list(home.iterdir()) == []
-    assert not kept.kept
+    assert not kept.is_usable
     kept.alive()
     kept.close(keep=True)
     assert taken() is None
@@ -231,7 +231,7 @@ def test_the_group_neither_waits_for_its_journal_nor_fails_with_it(
         monkeypatch.setattr(group_journal, "SLOW_S", -1.0)
     kept.append((r.SerialTaken(9),), GROUP)
     assert why in caplog.text
-    assert (kept.kept, list(home.iterdir())) == (False, [])
+    assert (kept.is_usable, list(home.iterdir())) == (False, [])
 
 
 def test_a_later_runs_journal_is_let_alone(kept: GroupJournal) -> None:
@@ -240,7 +240,7 @@ def test_a_later_runs_journal_is_let_alone(kept: GroupJournal) -> None:
     path.unlink()
     later = left(path.parent)
     kept.open(GROUP)
-    assert not kept.kept
+    assert not kept.is_usable
     kept.close(keep=False)
     later.close(keep=True)
     found = taken()
@@ -258,7 +258,7 @@ def test_a_journal_that_can_not_be_begun_leaves_none_of_an_earlier_run(kept: Gro
         later.open(GROUP)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert not later.kept
+    assert not later.is_usable
     later.close(keep=True)
     assert list(home.iterdir()) == []
     assert taken() is None

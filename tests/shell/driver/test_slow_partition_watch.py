@@ -34,11 +34,11 @@ def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> Non
     isolation = SlowPartitionWatch()
     assert isolation.limited(ENDS, {}) == ENDS
     with caplog.at_level(logging.INFO, "sparkcohort.slow_partitions"):
-        assert isolation.tell(said("m-2", ["t", 0, 120, 3_000]), OWNERS) == []
+        assert isolation.record_report(said("m-2", ["t", 0, 120, 3_000]), OWNERS) == []
         assert isolation.limited(ENDS, {}) == ENDS
         for _ in range(2):
-            assert isolation.tell(said("m-1", ["t", 0, 120, 3_000], ["t", 1, 0, 9_000]), OWNERS) == [A]
-        assert isolation.tell(said("m-2", ["t", 1, 600, 60]), OWNERS) == []
+            assert isolation.record_report(said("m-1", ["t", 0, 120, 3_000], ["t", 1, 0, 9_000]), OWNERS) == [A]
+        assert isolation.record_report(said("m-2", ["t", 1, 600, 60]), OWNERS) == []
     assert isolation.limited(ENDS, {}) == {A: 120, B: 600}
     assert isolation.reasons()[A].startswith("its leader is slow, or throttles")
     (line,) = [record.getMessage() for record in caplog.records]
@@ -54,7 +54,7 @@ def test_nonsense_is_refused(row: list[Any]) -> None:
     isolation = SlowPartitionWatch()
     isolation.limited(ENDS, {})
     with pytest.raises((ValueError, TypeError)):
-        isolation.tell(said("m-1", ["t", 0, 1, 9_000], row), OWNERS)
+        isolation.record_report(said("m-1", ["t", 0, 1, 9_000], row), OWNERS)
     assert isolation.reasons() == {}
 
 

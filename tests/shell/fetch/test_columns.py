@@ -70,7 +70,7 @@ def test_every_subset_is_that_of_the_full_rows() -> None:
         found, its_offsets, sizes[columns] = rows_of(data, columns)
         assert found.equals(full.select([column.name for column in columns]))
         assert its_offsets == offsets
-    runs = 16 * (len(OffsetRuns.of(offsets)) - 1)
+    runs = 16 * (len(OffsetRuns.from_offsets(offsets)) - 1)
     for columns, size in sizes.items():
         assert size == sum(sizes[(column,)] - runs for column in columns) + runs
     assert sizes[tuple(KAFKA_ROW_WITH_HEADERS)] == held

@@ -45,7 +45,7 @@ def connect(broker: Broker, listener: str, host: str = "", timeout_s: float = 20
     given = {"security.protocol": protocol, "ssl.ca.location": str(authority(broker).path)}
     given |= {name.replace("__", "."): value for name, value in conf.items()}
     at, port = broker.at[listener].split(":")
-    return connection.connect(host or at, int(port), Settings.of(settings_of(given)), timeout_s)
+    return connection.connect(host or at, int(port), Settings.parse(settings_of(given)), timeout_s)
 
 
 def refusal(broker: Broker, listener: str, host: str = "", **conf: Any) -> str:
@@ -64,7 +64,7 @@ def authority(broker: Broker) -> Authority:
 def reach(port: int, timeout_s: float = 20, **conf: Any) -> Transport:
     """Connect to a peer."""
     given = {name.replace("__", "."): value for name, value in conf.items()}
-    return connection.connect("127.0.0.1", port, Settings.of(settings_of(given)), timeout_s)
+    return connection.connect("127.0.0.1", port, Settings.parse(settings_of(given)), timeout_s)
 
 
 def asked(number: int, *topics: str) -> bytes:
@@ -150,7 +150,7 @@ def test_a_list_of_revoked_certificates(guarded: Broker, tmp_path: Path) -> None
     path = tmp_path / "revoked.pem"
     path.write_text(authority(guarded).revoking(serial + 1))
     conf = {"security.protocol": "ssl", "ssl.ca.location": str(authority(guarded).path), "ssl.crl.location": str(path)}
-    settings = Settings.of(conf)
+    settings = Settings.parse(conf)
     connection.connect(host, int(port), settings, 20).close()
     path.with_suffix(".new").write_text(authority(guarded).revoking(serial))
     path.with_suffix(".new").rename(path)
@@ -257,7 +257,7 @@ def _waiting(connected: Transport) -> int:
 def test_an_old_broker(mock_broker: MockCluster) -> None:
     """One that doesn't know the third version of the question is asked in the first (librdkafka's mock cluster is such)."""
     host, port = mock_broker.bootstrap.split(":")
-    greet(connection.connect(host, int(port), Settings.of({}), 20))
+    greet(connection.connect(host, int(port), Settings.parse({}), 20))
 
 
 # --- peers that are no brokers ------------------------------------------------------------------
@@ -335,10 +335,10 @@ def test_nobody_there() -> None:
     with pytest.raises(TransportError, match=f"no connection to 127.0.0.1:{port} at 127.0.0.1: Connection refused"):
         reach(port)
     with pytest.raises(TransportError, match="can't be resolved"):
-        connection.connect("a" * 64, port, Settings.of({}), 1)
+        connection.connect("a" * 64, port, Settings.parse({}), 1)
     for host, number in (("a\0b", port), ("h", 70_000), ("h", -5)):
         with pytest.raises(TransportError, match=r"which is no (host|port): see kafka"):
-            connection.connect(host, number, Settings.of({}), 1)
+            connection.connect(host, number, Settings.parse({}), 1)
     with pytest.raises(TransportError, match="can't be resolved"):
         reach(port, broker__address__family="v6")
 
@@ -356,10 +356,10 @@ def test_every_address_of_a_name(guarded: Broker, monkeypatch: pytest.MonkeyPatc
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         silent.bind((places[0], port))
         silent.listen()
-        greet(connection.connect("broker.example.org", port, Settings.of({}), 3))
+        greet(connection.connect("broker.example.org", port, Settings.parse({}), 3))
         places.pop()
         with pytest.raises(TransportError, match=r"gave no answer in time.*; no connection .* at 127.0.0.2: Conn"):
-            connection.connect("broker.example.org", port, Settings.of({}), 0.2)
+            connection.connect("broker.example.org", port, Settings.parse({}), 0.2)
 
 
 def test_a_broker_that_goes_away() -> None:

@@ -325,7 +325,7 @@ def test_a_file_that_is_half_written(secure: Broker, tmp_path: Path, caplog: pyt
     mine, whole = tmp_path / "me.pem", authority(secure).identity("127.0.0.1").pem()
     mine.write_text(whole)
     given = options(secure, "MUTUAL", ssl__ca__location=str(authority(secure).path), ssl__keystore__location=str(mine))
-    settings, looking = Settings.of(dict(given.kafka)), ClusterClient(given.kafka)
+    settings, looking = Settings.parse(dict(given.kafka)), ClusterClient(given.kafka)
     assert looks(looking)
     before = settings.tls
     mine.write_text(whole[:300])

@@ -19,7 +19,7 @@ from sparkcohort.runtime.kafka.cluster_messages import (
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, result_of
-from sparkcohort.runtime.shell.options.connection_settings import Beyond, TransportError
+from sparkcohort.runtime.shell.options.connection_settings import TransportError, UnsupportedBroker
 from tests.kit.broker import Broker
 from tests.kit.mock import MockCluster
 from tests.kit.produce import open_transaction, produce
@@ -65,7 +65,7 @@ def test_questions_and_answers(broker: Broker, topic: str, conf: dict[str, str])
         assert client.describe_group(f"{topic}-g", 20).result(30).is_memberless
         epochs = client.ask(EpochEndsQuestion({topic: {0: (0, 0)}}), 1, 20)
         if conf:
-            with pytest.raises(Beyond):
+            with pytest.raises(UnsupportedBroker):
                 epochs.result(30)
         else:
             assert epochs.result(30)[first].end == 10

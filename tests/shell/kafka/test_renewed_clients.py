@@ -56,7 +56,7 @@ def test_our_own_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     """For want of a descriptor the certificates are not read: the next connection tries again."""
     authority = Authority(tmp_path)
     conf = {"security.protocol": "ssl", "ssl.ca.location": str(authority.path), "ssl.ca.pem": authority.pem}
-    settings = Settings.of(conf)
+    settings = Settings.parse(conf)
     before, real = settings.tls, os.memfd_create
 
     def none_left(*_: Any) -> int:

@@ -76,14 +76,14 @@ def test_a_run_of_the_query_is_told(serve: Serve, reports: BatchReports) -> None
     """One of another query is asked once whose it is, and then left alone."""
     mine, other = serve("q1"), serve("q2")
     for number in range(3):
-        reports.tell(a_batch("q1", str(number)), ours=True)
+        reports.add_batch(a_batch("q1", str(number)), is_ours=True)
         wait_until(lambda number=number: mine[-1:] == [a_batch("q1", str(number))], 20, "the batch")  # type: ignore[misc]
     assert len(other) <= 1
 
 
 def test_a_run_that_comes_later_is_told_too(serve: Serve, reports: BatchReports) -> None:
     """As long as anybody is patient: a run writes its file, the listener looks again."""
-    reports.tell(a_batch("q1"), ours=True)
+    reports.add_batch(a_batch("q1"), is_ours=True)
     told = serve("q1")
     wait_until(lambda: told == [a_batch("q1")], 20, "the batch")
 
@@ -96,9 +96,9 @@ def test_nobody_to_tell_is_one_warning(
     monkeypatch.setattr(batch_reports, "PATIENCE_S", 0.1)
     monkeypatch.setattr(batch_reports, "LOOK_S", 0.1)
     caplog.set_level(logging.WARNING, "sparkcohort.progress")
-    reports.tell(a_batch("theirs", "another's"), ours=False)
+    reports.add_batch(a_batch("theirs", "another's"), is_ours=False)
     for _ in range(2):
-        reports.tell(a_batch("q1"), ours=True)
+        reports.add_batch(a_batch("q1"), is_ours=True)
         wait_until(lambda: not reports._pending, 20, "the end of patience")
     (line,) = caplog.messages
     assert line.startswith("query bills: its coordinator can't be found from here")
@@ -109,21 +109,21 @@ def test_a_run_that_is_gone_and_one_that_does_not_know(serve: Serve, reports: Ba
     unsure = serve("")
     connection_file.write("dead", "i", Run("run-dead", None, 1, new_authority().client))
     told = serve("q1")
-    reports.tell(a_batch("q1"), ours=True)
+    reports.add_batch(a_batch("q1"), is_ours=True)
     wait_until(lambda: told == [a_batch("q1")] and unsure == [a_batch("q1")], 20, "the batch")
 
 
 def test_a_run_that_takes_over_with_another_checkpoint_is_told(serve: Serve, reports: BatchReports) -> None:
     """It has the name, the port and the credentials of the run before, in another process, and serves another query."""
     told = serve("q1")
-    reports.tell(a_batch("q1"), ours=True)
+    reports.add_batch(a_batch("q1"), is_ours=True)
     wait_until(lambda: told == [a_batch("q1")], 20, "the first run's batch")
     told.query = "q2"
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as successor:
         file = connection_file.home() / "run-q1.json"
         said = json.loads(file.read_text())
         file.write_text(json.dumps(said | {"pid": successor.pid, "started": started(successor.pid)}))
-        reports.tell(a_batch("q2"), ours=True)
+        reports.add_batch(a_batch("q2"), is_ours=True)
         wait_until(lambda: a_batch("q2") in told, 20, "the next run's batch")
         successor.communicate(b"\n")
 
@@ -131,9 +131,9 @@ def test_a_run_that_takes_over_with_another_checkpoint_is_told(serve: Serve, rep
 def test_whose_a_run_is_is_asked_again_when_its_query_has_ended(serve: Serve, reports: BatchReports) -> None:
     """Its successor may be there before anybody has looked into the folder."""
     told = serve("q1")
-    reports.tell(a_batch("q1"), ours=True)
+    reports.add_batch(a_batch("q1"), is_ours=True)
     wait_until(lambda: told == [a_batch("q1")] and not reports._pending, 20, "the first run's batch")
     told.query = "q2"
     reports.forget("q1")
-    reports.tell(a_batch("q2"), ours=True)
+    reports.add_batch(a_batch("q2"), is_ours=True)
     wait_until(lambda: a_batch("q2") in told, 20, "the next run's batch")

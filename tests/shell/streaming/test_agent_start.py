@@ -35,7 +35,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(task, "_executor", lambda: (HERE, ""))
     yield started
     agent_start._starts.clear()
-    task._alone.clear()
+    task._no_agent_reasons.clear()
 
 
 def slot_of(world: World, plan: str, index: int = 0) -> SlotPartition:

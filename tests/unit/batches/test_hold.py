@@ -16,8 +16,8 @@ PROCESSING, NOW, ONCE = QueryTrigger.PROCESSING_TIME, QueryTrigger.AVAILABLE_NOW
 PLAN, OTHERS, WAIT, FAIL = HoldDecision.PLAN, HoldDecision.PLAN_OTHERS, HoldDecision.WAIT, HoldDecision.FAIL
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 OTHER = TopicPartition("other", 0)
-NOTHING, HELD, DOUBTED = Situation(), Situation(held={A}), Situation(doubted={A})
-BOTH = Situation(held={A}, doubted={B})
+NOTHING, HELD, DOUBTED = Situation(), Situation(unreachable={A}), Situation(doubted={A})
+BOTH = Situation(unreachable={A}, doubted={B})
 LIMIT_S = 120.0
 
 
@@ -90,13 +90,13 @@ def test_the_rule_is_total_and_no_wait_is_for_ever() -> None:
         decision, late = (hold.decide(policy(mode), trigger, each) for each in (at, at._replace(waited_s=1e9)))
         assert late is {WAIT: FAIL}.get(decision, decision)
         assert (decision is OTHERS) <= (trigger is NOW and at.stops_known and not at.nothing_else)
-        if not at.held and not at.doubted:
+        if not at.unreachable and not at.doubted:
             assert decision is PLAN
 
 
 def test_a_bounded_query_never_ends_without_what_is_held() -> None:
     """``PLAN`` would let an empty batch end it."""
-    bounded = [(mode, trigger, at) for mode, trigger, at in ALL if trigger.bounded and (at.held or at.doubted)]
+    bounded = [(mode, trigger, at) for mode, trigger, at in ALL if trigger.bounded and (at.unreachable or at.doubted)]
     assert len(bounded) > 100
     assert PLAN not in {hold.decide(policy(mode), trigger, at) for mode, trigger, at in bounded}
 
@@ -164,7 +164,7 @@ def test_what_is_held(
     start: dict[TopicPartition, int], stops: dict[TopicPartition, int] | None, held: set[object]
 ) -> None:
     """All that is unreachable, and under AvailableNow what still has something to give."""
-    assert hold.held({A: "silent"}, start, stops) == held
+    assert hold.held_partitions({A: "silent"}, start, stops) == held
 
 
 def test_what_is_doubted() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches.offset_filters import MICROS, Comparison, Condition, between, narrowed, selection
+from sparkcohort.runtime.batches.offset_filters import MICROS, Comparison, Condition, clip_to_times, narrowed, selection
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.values.columns import Field
 
@@ -86,7 +86,7 @@ def test_a_narrowed_read_and_a_filter_give_what_the_filter_gives(
     ranges = narrowed(whole, selected)
     first = selected.times.first
     if first is not None:
-        ranges = between(ranges, {each.tp: first_at(logs[each.tp], first) for each in ranges}, {})
+        ranges = clip_to_times(ranges, {each.tp: first_at(logs[each.tp], first) for each in ranges}, {})
     seen, wanted = (
         rows_of(logs, ranges),
         [row for row in rows_of(logs, whole) if all(holds(c, row) for c in conditions)],
@@ -109,7 +109,7 @@ def test_an_upper_bound_loses_nothing_within_its_promise(
     whole = narrowed([Range(*tp, 0, len(times)) for tp, times in kept.items()], selected)
     end = selected.times.end
     found = {each.tp: None if end is None else first_at(kept[each.tp], end + disorder) for each in whole}
-    ranges = between(whole, {}, {tp: at for tp, at in found.items() if at is not None})
+    ranges = clip_to_times(whole, {}, {tp: at for tp, at in found.items() if at is not None})
 
     def wanted(rows: list[Row]) -> list[Row]:
         return [row for row in rows if all(holds(each, row) for each in conditions)]

@@ -16,6 +16,6 @@ OFFSETS = st.lists(st.one_of(st.just(1), st.integers(1, 2**40)), min_size=1, max
 def test_rows_below_a_limit_are_those_of_the_offsets(gaps: list[int], base: int, near: int, at: int) -> None:
     """Before, between, at and behind any offset, whatever gaps there are."""
     offsets = [base + sum(gaps[: n + 1]) for n in range(len(gaps))]
-    runs, limit = OffsetRuns.of(offsets), offsets[at % len(offsets)] + near
+    runs, limit = OffsetRuns.from_offsets(offsets), offsets[at % len(offsets)] + near
     assert runs.rows_below(limit, len(offsets)) == bisect_left(offsets, limit)
     assert runs.nbytes == 16 * sum(gap > 1 for gap in gaps[1:])

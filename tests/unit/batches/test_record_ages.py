@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches.record_ages import KEPT, NO_TIMESTAMP, FirstRecord, RecordAges
+from sparkcohort.runtime.batches.record_ages import MOST_RECORDS, NO_TIMESTAMP, FirstRecord, RecordAges
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -64,8 +64,8 @@ def test_a_topic_made_anew_has_other_records() -> None:
 )
 def test_what_is_kept_is_enough(seen: list[tuple[int, int]], committed: list[int]) -> None:
     """Whatever is forgotten when commits move on, no age differs from that of somebody who forgets nothing."""
-    full = known(*(FirstRecord(at, at + gap, NOW - 1_000 + at) for at, gap in seen[-KEPT:]))
-    kept = known(*(FirstRecord(at, at + gap, NOW - 1_000 + at) for at, gap in seen[-KEPT:]))
+    full = known(*(FirstRecord(at, at + gap, NOW - 1_000 + at) for at, gap in seen[-MOST_RECORDS:]))
+    kept = known(*(FirstRecord(at, at + gap, NOW - 1_000 + at) for at, gap in seen[-MOST_RECORDS:]))
     for at in committed:
         kept.keep({TP: at}, {TP})
         assert kept.age_ms(TP, at, 99, NOW) == full.age_ms(TP, at, 99, NOW)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, ObservedSize, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, ObservedSize, Sizes, add_range
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -10,10 +10,10 @@ A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 def test_a_change_of_sizes_is_known_after_a_batch_or_two() -> None:
     """The mean follows; a batch of a few odd records after a large one hardly moves it; all offsets are remembered."""
-    seen = after(None, 1_000, 100_000)
-    assert Sizes({A: after(seen, 1, 50_000)}).mean(A) == -(-100_000 // 501)
+    seen = add_range(None, 1_000, 100_000)
+    assert Sizes({A: add_range(seen, 1, 50_000)}).mean(A) == -(-100_000 // 501)
     for _ in range(3):
-        seen = after(seen, 1_000, 1_000_000)
+        seen = add_range(seen, 1_000, 1_000_000)
     mean = Sizes({A: seen}).mean(A)
     assert mean is not None
     assert 900 < mean <= 1_000
@@ -33,4 +33,4 @@ def test_what_is_unknown_is_taken_for_its_topics_and_then_for_any_record() -> No
 
 def test_gaps_make_an_offset_worth_less() -> None:
     """Where compaction has left nothing an offset costs no bytes."""
-    assert Sizes({A: after(None, 1_000, 0)}).mean(A) == 0
+    assert Sizes({A: add_range(None, 1_000, 0)}).mean(A) == 0

@@ -29,15 +29,15 @@ def compared(**otherwise: Any) -> Mismatches:
     ("otherwise", "expected"),
     [
         ({}, NOTHING),
-        ({"partitions": {A0, B0}}, NOTHING._replace(gone=frozenset({A1}))),
+        ({"partitions": {A0, B0}}, NOTHING._replace(deleted=frozenset({A1}))),
         ({"ends": {A0: 99, A1: 50, B0: 7}}, NOTHING._replace(shorter=frozenset({A0}))),
         ({"ends": {A0: 99, A1: 49, B0: 0}, "silent": {A0: "no answer"}}, NOTHING._replace(shorter=frozenset({A1, B0}))),
         ({"ends": {}}, NOTHING),
-        ({"ids_now": {"a": "other"}}, NOTHING._replace(anew=frozenset({"a"}))),
-        ({"ids_now": {"a": "other"}, "ends": {A0: 9, A1: 900, B0: 9}}, NOTHING._replace(anew=frozenset({"a"}))),
+        ({"ids_now": {"a": "other"}}, NOTHING._replace(recreated=frozenset({"a"}))),
+        ({"ids_now": {"a": "other"}, "ends": {A0: 9, A1: 900, B0: 9}}, NOTHING._replace(recreated=frozenset({"a"}))),
         ({"ids_now": {"b": "whatever: it wasn't known before"}}, NOTHING),
         ({"ids_now": {}}, NOTHING),
-        ({"partitions": {A0, B0}, "ends": {A1: 0}}, NOTHING._replace(gone=frozenset({A1}))),
+        ({"partitions": {A0, B0}, "ends": {A1: 0}}, NOTHING._replace(deleted=frozenset({A1}))),
     ],
 )
 def test_positions_and_what_the_cluster_says(otherwise: dict[str, Any], expected: Mismatches) -> None:
@@ -50,7 +50,7 @@ def told(*answers: tuple[bool, int, float]) -> list[bool]:
     doubts: SuspectedLosses[str] = SuspectedLosses()
     believed = []
     for said, number, now in answers:
-        doubts = doubts.after({"it"} if said else set(), number, now)
+        doubts = doubts.add_answer({"it"} if said else set(), number, now)
         believed.append("it" in doubts.believed(now))
     return believed
 

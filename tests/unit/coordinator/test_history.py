@@ -33,7 +33,7 @@ class Desk:
         """One step, as the coordinator does it."""
         before, decision = self.group, g.decide(self.group, event, self.now_ms)
         self.group = decision.group
-        self.history.stepped(before, self.group, decision.records, self.now_ms)
+        self.history.add_step(before, self.group, decision.records, self.now_ms)
         for action in decision.actions:
             if isinstance(action, p.Rebalanced):
                 self.history.rebalanced(action, {})
@@ -68,7 +68,7 @@ def done(generation: int, before: dict[str, Any], after: dict[str, Any], reason:
 def named(history: History) -> History:
     """The history, told who its members are."""
     for member_id, (executor, host) in NAMES.items():
-        history.named(member_id, executor, host)
+        history.name_member(member_id, executor, host)
     return history
 
 
@@ -77,7 +77,7 @@ def test_a_rebalance_that_ends_is_ok() -> None:
     desk = Desk()
     desk.sync(desk.join("a"))
     (entry,) = desk.history.entries()
-    assert (entry.done.generation, entry.result, entry.at) == (1, "ok", 1_000.0)
+    assert (entry.done.generation, entry.result, entry.ended_at) == (1, "ok", 1_000.0)
 
 
 def test_a_generation_that_was_not_synced_in_time_is_a_failed_rebalance() -> None:
@@ -118,12 +118,12 @@ def test_everything_is_bounded() -> None:
     desk, history = Desk(), History()
     group = desk.group
     for number in range(JOURNAL + 10):
-        history.stepped(
+        history.add_step(
             group, group, (r.SessionRenewed("m0", number), r.OffsetsCommitted(()), r.IdIssued(f"m{number}", 0)), 0
         )
     for number in range(HISTORY + 5):
         history.rebalanced(done(number, {}, {}), {})
-    assert len(history.known()) == JOURNAL
+    assert len(history.member_ids()) == JOURNAL
     assert (len(history.entries()), history.entries()[0].done.generation) == (HISTORY, 5)
     assert history.lately("m0") == ""
     assert history.lately(f"m{JOURNAL + 9}") == "was told its id"
@@ -136,16 +136,16 @@ def test_who_is_sent_away_is_told_the_end_of_its_story() -> None:
     desk.now_ms = LIMIT_MS
     desk.step(p.Tick())
     beat = p.Heartbeat(member_id, None, 1)
-    refused = desk.history.explained(beat, p.HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, "no member"))
+    refused = desk.history.explain_refusal(beat, p.HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, "no member"))
     assert refused.message == (
         f"no member; {member_id} before that: became a member, from host; joined; "
         f"was removed: it did not sync within the rebalance timeout"
     )
     commit = p.OffsetCommit(member_id, None, 1, ())
     judged = ((TopicPartition("t", 0), ErrorCode.NONE), (TopicPartition("t", 1), ErrorCode.ILLEGAL_GENERATION))
-    assert member_id in desk.history.explained(commit, p.OffsetCommitReply(judged)).message
+    assert member_id in desk.history.explain_refusal(commit, p.OffsetCommitReply(judged)).message
     signal = p.HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert desk.history.explained(beat, signal) is signal
+    assert desk.history.explain_refusal(beat, signal) is signal
 
 
 def test_one_rebalance_is_shown_member_by_member() -> None:
@@ -172,7 +172,7 @@ def test_a_story_is_found_by_either_name() -> None:
     """By member id, or by client id: the latest of that name; anybody else gets the names there are."""
     desk = Desk()
     member_id = desk.join("a")
-    desk.history.named(member_id, "4", "h")
+    desk.history.name_member(member_id, "4", "h")
     for who in (member_id, "executor-4"):
         told = reports.member_timeline(desk.history, who)
         assert told["member_id"] == member_id
@@ -216,7 +216,7 @@ def test_a_static_member_that_came_back_is_the_same_owner() -> None:
     history.rebalanced(done(1, {}, {"m1": [0]}), {})
     history.rebalanced(done(2, {"m1": [0]}, {}), {})
     successor = replace(next(iter(_joined(desk).members.values())), member_id="m1b")
-    history.stepped(desk.group, desk.group, (r.MemberReplaced("m1", successor, 0),), 0)
+    history.add_step(desk.group, desk.group, (r.MemberReplaced("m1", successor, 0),), 0)
     assert history.rebalanced(done(3, {}, {"m1b": [0]}), {}).moved == ()
     assert [tp.partition for tp in history.rebalanced(done(4, {}, {"m2": [0]}), {}).moved] == [0]
 

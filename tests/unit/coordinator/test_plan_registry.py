@@ -8,7 +8,7 @@ import pytest
 
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.coordinator.plan_registry import KEPT_PLANS, PlanGone, PlanRegistry
+from sparkcohort.runtime.shell.coordinator.plan_registry import KEPT_PLANS, PlanRegistry, UnknownPlan
 
 A, B = Range("t", 0, 0, 10), Range("t", 1, 5, 25)
 
@@ -32,7 +32,7 @@ def test_a_claim_is_the_same_however_often_and_by_whomever() -> None:
 
 def test_an_unknown_plan_says_what_to_do() -> None:
     """A plan of another run is refused with the remedy."""
-    with pytest.raises(PlanGone, match="foreachBatch"):
+    with pytest.raises(UnknownPlan, match="foreachBatch"):
         registered().claim("of-long-ago", 0, None)
 
 
@@ -47,7 +47,7 @@ def test_old_plans_are_forgotten_and_recent_ones_kept() -> None:
     assert plans.claim(f"p{KEPT_PLANS - 2}", 0, None).sequence == first + KEPT_PLANS - 1
     assert registered().claim("p", 0, None).sequence > first + KEPT_PLANS - 1, "those of the next run are higher"
     plans.register("one more", [Slot(None, (A,))])
-    with pytest.raises(PlanGone):
+    with pytest.raises(UnknownPlan):
         plans.claim("p", 0, None)
 
 
@@ -77,7 +77,7 @@ def test_what_was_never_planned_is_not_delivered() -> None:
     plans.report("p", made_up, agent=[0, 0], direct=[0, 0], sizes=[1, 2**60])
 
     assert (plans.audit.ranges_delivered, plans.audit.ranges_again) == (0, 2)
-    assert plans.sizes().seen == {}
+    assert plans.sizes().by_partition == {}
 
 
 def test_sizes_are_learnt_from_the_first_report_of_a_range() -> None:

@@ -339,8 +339,12 @@ def test_rebalanced_tells_why_who_what_and_how_long() -> None:
     desk.ask(sync("a-1", 3, {"a-1": "t0,t2", "i-2": "t1"}))
     (done,) = [a for a in desk.actions if isinstance(a, p.Rebalanced)]
     assert (str(done.reason), done.started_ms, done.ended_ms) == ("b-3 left", 100, 130)
-    assert {m: [n for _t, n in tps] for m, tps in done.before.items()} == {"a-1": [0], "i-2": [1], "b-3": [2]}
-    assert {m: [n for _t, n in tps] for m, tps in done.after.items()} == {"a-1": [0, 2], "i-2": [1]}
+    assert {m: [n for _t, n in tps] for m, tps in done.previous_assignment.items()} == {
+        "a-1": [0],
+        "i-2": [1],
+        "b-3": [2],
+    }
+    assert {m: [n for _t, n in tps] for m, tps in done.assignment.items()} == {"a-1": [0, 2], "i-2": [1]}
 
 
 def test_describe_shows_protocol_and_bytes_only_when_stable() -> None:

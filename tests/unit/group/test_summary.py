@@ -17,7 +17,7 @@ def test_a_rebalance_that_moves_nothing_says_so() -> None:
 
 
 def test_many_partitions_are_counted_not_listed() -> None:
-    """Beyond six names a line counts."""
+    """UnsupportedBroker six names a line counts."""
     many = tuple(TopicPartition("t", n) for n in range(20))
 
     done = Rebalanced(2, NO_REASON, 0, 0, "", ("a",), {}, {"a": many})

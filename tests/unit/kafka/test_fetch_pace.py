@@ -11,11 +11,11 @@ from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient
 from sparkcohort.runtime.shell.options.connection_settings import (
-    Beyond,
     ConnectionRefused,
     Distrusted,
     Settings,
     TransportError,
+    UnsupportedBroker,
 )
 
 
@@ -66,7 +66,7 @@ def test_errors_of_a_whole_answer_come_ever_more_slowly() -> None:
 
 def test_metadata_that_are_refused() -> None:
     """The wait for the next question grows whether something is missing or not, until there is an answer."""
-    cluster = Cluster(MetadataClient((), Settings.of({})), float("inf"))
+    cluster = Cluster(MetadataClient((), Settings.parse({})), float("inf"))
     now, gaps = 100.0, []
     for _ in range(12):
         assert cluster.is_due(lost=True, now=now)
@@ -83,11 +83,11 @@ def test_metadata_that_are_refused() -> None:
 
 def test_of_several_brokers_the_most_telling_answer() -> None:
     """One that could not be reached says less than one that refuses us, and that less than one that we refuse."""
-    client = MetadataClient((), Settings.of({}))
+    client = MetadataClient((), Settings.parse({}))
     with pytest.raises(TransportError, match="no broker to ask"):
         client.ask((), ())
     assert issubclass(Distrusted, ConnectionRefused)
-    assert not issubclass(Beyond, ConnectionRefused)
+    assert not issubclass(UnsupportedBroker, ConnectionRefused)
 
 
 def test_librdkafka_is_held_back() -> None:

@@ -83,14 +83,14 @@ def test_what_the_options_come_to(protocol: str, options: dict[str, str], left_o
     conf = settings_of(parse(LEAST | {"kafka.security.protocol": protocol} | given).kafka)
     assert unsupported(conf) == left_over
     if not left_over:
-        settings = Settings.of(conf)
+        settings = Settings.parse(conf)
         assert (settings.tls is not None) == protocol.endswith("SSL")
         assert bool(settings.mechanism) == protocol.startswith("SASL")
         assert settings.credentials[1] in ("", "hunter2")
         assert "hunter2" not in repr(settings)
     else:
         with pytest.raises(TransportError, match="librdkafka"):
-            Settings.of(conf)
+            Settings.parse(conf)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_settings_that_can_not_be_used(conf: dict[str, str], words: str, pems: P
     """The option is named, and no secret."""
     given = {name: value.replace("{}", str(pems)) for name, value in conf.items()}
     with pytest.raises(TransportError, match=words) as caught:
-        Settings.of({"security.protocol": "ssl"} | given)
+        Settings.parse({"security.protocol": "ssl"} | given)
     assert "hunter2" not in str(caught.value)
 
 
@@ -175,7 +175,7 @@ def test_what_is_checked_of_a_broker(pems: Path) -> None:
     """Certificate and name by default; the system's authorities where none is given, and no others where some are."""
 
     def tls(**more: str) -> ssl.SSLContext:
-        made = Settings.of({"security.protocol": "SSL"} | {k.replace("_", "."): v for k, v in more.items()}).tls
+        made = Settings.parse({"security.protocol": "SSL"} | {k.replace("_", "."): v for k, v in more.items()}).tls
         assert made is not None
         return made
 

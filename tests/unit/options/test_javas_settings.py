@@ -85,7 +85,7 @@ def unusable(options: SourceOptions) -> str:
         clients.new_consumer(conf).close()
         assert isinstance(clients.new_admin(conf), AdminClient)
         Consumer(settings_of(conf)).close()
-        Settings.of(settings_of(conf))
+        Settings.parse(settings_of(conf))
         FetchSettings.parse(settings_of(conf))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         return repr(error)

@@ -44,7 +44,7 @@ def test_refused_settings_are_named_with_a_reason(name: str) -> None:
     """What belongs to the source cannot be set; the message says why or what to use."""
     message = refused(**{name.replace(".", "__"): "x"})
     assert f"kafka.{name} " in message
-    assert ROWS[name].why in message
+    assert ROWS[name].reason in message
 
 
 @pytest.mark.parametrize("name", names(Fate.NO_EFFECT))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
-from sparkcohort.runtime.shell.options.redaction import REDACTED, WITHHELD, without
+from sparkcohort.runtime.shell.options.redaction import REDACTED, WITHHELD, redact_secrets
 from sparkcohort.runtime.shell.registry.settings import RegistrySettings
 
 TEXTS = (
@@ -37,7 +37,7 @@ LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id"
 @example(secret="kafka", before=TEXTS[2], quote=QUOTES[1])
 def test_a_secret_that_is_quoted_is_never_shown(secret: str, before: str, quote: str) -> None:
     """Whatever it is and however it is quoted: it is taken out, or all of the text is."""
-    shown = without(f"{before}; {quote.format(secret)}", [secret])
+    shown = redact_secrets(f"{before}; {quote.format(secret)}", [secret])
     if not re.search(r"\w", secret):
         return  # a secret of marks alone is what every sentence has
     assert shown == WITHHELD or quote.format(secret) not in shown
@@ -50,7 +50,7 @@ def test_a_secret_that_is_quoted_is_never_shown(secret: str, before: str, quote:
 @example(secret="kafka", text=TEXTS[2])
 def test_ordinary_words_stay_whole(secret: str, text: str) -> None:
     """No gap within a word, and none that a reader could fill: a text is whole, or not there at all."""
-    shown = without(text, [secret])
+    shown = redact_secrets(text, [secret])
     if shown not in (text, WITHHELD):
         assert REDACTED in shown
         assert len(secret) >= 6
@@ -70,14 +70,14 @@ def test_ordinary_words_stay_whole(secret: str, text: str) -> None:
 )
 def test_words_of_addresses_tell_nothing(secret: str, shown: str) -> None:
     """Who has a password like a host's name still sees which broker is meant."""
-    assert without(TEXTS[2], [secret]) == shown
+    assert redact_secrets(TEXTS[2], [secret]) == shown
 
 
 def test_a_line_of_a_key_is_a_secret_too() -> None:
     """A library that quotes a line of PEM doesn't quote all of it."""
     pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n"
-    assert without("bad line MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", [pem]) == f"bad line {REDACTED}"
-    assert without("expecting: -----BEGIN PRIVATE KEY-----", [pem]) == "expecting: -----BEGIN PRIVATE KEY-----"
+    assert redact_secrets("bad line MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", [pem]) == f"bad line {REDACTED}"
+    assert redact_secrets("expecting: -----BEGIN PRIVATE KEY-----", [pem]) == "expecting: -----BEGIN PRIVATE KEY-----"
 
 
 PASSWORD_OPTIONS = {

@@ -31,7 +31,7 @@ FORMER: dict[str, Any] = json.loads((HERE.parent / "former_kafka_tables.json").r
 
 def whys(fate: Fate) -> dict[str, str]:
     """The reasons of a fate by name."""
-    return {row.name: row.why for row in SETTINGS if row.fate is fate}
+    return {row.name: row.reason for row in SETTINGS if row.fate is fate}
 
 
 def known(*kinds: OurClient) -> set[str]:
@@ -72,7 +72,7 @@ def test_what_the_tables_of_translation_said() -> None:
 def test_what_the_tables_of_secrets_and_of_our_client_said() -> None:
     """Those that our client was told elsewhere are now known as honoured or as none of its business."""
     assert sorted(row.name for row in SETTINGS if row.secret) == FORMER["security_settings.SENSITIVE"]
-    assert {row.name: list(row.only) for row in SETTINGS if row.only} == FORMER["connection_settings._ONLY"]
+    assert {row.name: list(row.our_values) for row in SETTINGS if row.our_values} == FORMER["connection_settings._ONLY"]
     assert sorted(known(OurClient.PRODUCERS)) == FORMER["connection_settings._OF_PRODUCERS"]
     connecting = {*FORMER["connection_settings._HONOURED"], *FORMER["connection_settings._ONLY"]}
     assert connecting <= known(OurClient.HONOURED)
@@ -93,11 +93,11 @@ def test_what_the_tables_of_our_clients_values_said() -> None:
 
 def test_a_row_says_nothing_that_contradicts_itself() -> None:
     """Reasons where something is refused or idle, new names where it becomes another, and every new name has a row."""
-    assert [row.name for row in SETTINGS if bool(row.why) != (row.fate in (Fate.REFUSED, Fate.NO_EFFECT))] == []
+    assert [row.name for row in SETTINGS if bool(row.reason) != (row.fate in (Fate.REFUSED, Fate.NO_EFFECT))] == []
     assert [row.name for row in SETTINGS if (len(row.becomes) == 1) < (row.fate is Fate.RENAMED)] == []
     assert [row.name for row in SETTINGS if row.becomes and row.fate not in (Fate.RENAMED, Fate.TRANSLATED)] == []
     assert [name for row in SETTINGS for name in (*row.becomes, row.alias_of) if name and name not in ROWS] == []
-    assert [row.name for row in SETTINGS if row.only and row.our_client is not OurClient.HONOURED] == []
+    assert [row.name for row in SETTINGS if row.our_values and row.our_client is not OurClient.HONOURED] == []
     other = known(OurClient.OTHER_LOGINS)
     assert other == {name for name in other if name.startswith(OTHER_LOGINS_BEGIN)}
 

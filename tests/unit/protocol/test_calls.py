@@ -14,7 +14,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 R = (Range("t", 0, 5, 9),)
 BAD = (calls.MalformedCount("t", "syntax", 2),)
-DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",), bad=BAD)
+DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, recreated=("t",), bad=BAD)
 VALUES = [
     calls.Claim("p", 3, "a", "no JVM above", "h", "id", 17),
     calls.ClaimReply(R, (5,), 7, {"t": "id"}, agent=True),

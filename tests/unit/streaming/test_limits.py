@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, add_range
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.streaming.limits import GROWTH, UNREAD_BYTES, Limits, by_backlog, share
 
@@ -16,7 +16,7 @@ SMALL = st.integers(0, 20)
 AMOUNTS = SMALL | st.integers(0, 200_000) | st.integers(0, 5_000_000)
 BACKLOGS = st.dictionaries(TPS, AMOUNTS, max_size=12)
 TOPICS = st.dictionaries(st.sampled_from("tuv"), st.integers(1, 20) | st.integers(1, 500_000), max_size=2)
-SEEN = st.dictionaries(TPS, st.builds(after, st.none(), st.integers(1, 10**6), st.integers(0, 10**9)), max_size=12)
+SEEN = st.dictionaries(TPS, st.builds(add_range, st.none(), st.integers(1, 10**6), st.integers(0, 10**9)), max_size=12)
 
 
 def tp(partition: int) -> TopicPartition:
@@ -138,7 +138,7 @@ def test_the_first_batch_counts_records_of_a_mebibyte() -> None:
     """Nothing is known: 64 MiB are 64 records.  One topic's sizes say nothing of another's, but of its own partitions."""
     backlog = {tp(0): 10**6, tp(1): 10**6, TopicPartition("u", 0): 10**6}
     assert sum(share(backlog, Limits(nbytes=64 << 20)).values()) == 64
-    shares = share(backlog, Limits(nbytes=64 << 20), sizes=Sizes({tp(0): after(None, 1_000, 100_000)}))
+    shares = share(backlog, Limits(nbytes=64 << 20), sizes=Sizes({tp(0): add_range(None, 1_000, 100_000)}))
     assert shares[tp(0)] == GROWTH * 1_000
     assert shares[tp(1)] == 64
     assert 31 <= shares[TopicPartition("u", 0)] <= 64
@@ -151,7 +151,7 @@ def test_batches_come_to_the_limit_of_bytes_and_stay_there() -> None:
     read = []
     for _ in range(12):
         shares = share(dict.fromkeys(true, 10**7), Limits(nbytes=64 << 20), sizes=Sizes(seen))
-        seen = {p: after(seen.get(p), amount, amount * true[p]) for p, amount in shares.items()}
+        seen = {p: add_range(seen.get(p), amount, amount * true[p]) for p, amount in shares.items()}
         read.append(sum(amount * true[p] for p, amount in shares.items()))
     assert max(read) <= 64 << 20
     assert min(read[6:]) > 0.9 * (64 << 20)
@@ -159,7 +159,7 @@ def test_batches_come_to_the_limit_of_bytes_and_stay_there() -> None:
 
 def test_a_partition_of_large_records_gets_as_many_bytes_as_its_like() -> None:
     """Half the bytes wait in few large records: both get half the limit, not one of them all the records."""
-    sizes = Sizes({tp(0): after(None, 10**6, 10**8), tp(1): after(None, 1_000, 10**9)})
+    sizes = Sizes({tp(0): add_range(None, 10**6, 10**8), tp(1): add_range(None, 1_000, 10**9)})
     shares = share({tp(0): 10**7, tp(1): 1_000}, Limits(nbytes=10**8), sizes=sizes)
     assert shares[tp(1)] == 50
     assert 490_000 < shares[tp(0)] <= 500_000

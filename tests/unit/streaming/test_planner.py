@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.batches.claims import Slot, claim, new_plan
-from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes, add_range
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.streaming import planner
-from sparkcohort.streaming.cutting import cut
+from sparkcohort.streaming.cutting import cut_ranges
 from sparkcohort.streaming.limits import Limits
 from sparkcohort.streaming.planner import StartBehindEnd, hold_back, make_slots, next_end, ranges_between
 
@@ -103,7 +103,7 @@ def test_no_range_goes_backwards(
 def test_new_partitions_enter_at_their_beginning_and_deleted_ones_go() -> None:
     """A new partition is read from its beginning once that is known; a deleted one leaves the offsets."""
     start, log_ends = {tp(0): 5, tp(1): 5}, {tp(0): 5, tp(2): 9, tp(3): 4}
-    end = next_end(start, log_ends, (), beginnings={tp(2): 7}, gone=[tp(1)])
+    end = next_end(start, log_ends, (), beginnings={tp(2): 7}, deleted=[tp(1)])
     assert end == {tp(0): 5, tp(2): 9}
     assert planner.new_partitions(start, end) == {tp(2)}
     assert ranges_between(start, end, {tp(2): 7}) == (Range("t", 2, 7, 9),)
@@ -118,7 +118,7 @@ def test_a_batch_is_held_back_only_while_too_small_and_too_early(
     assert hold_back(new, least, elapsed, delay) == expected
 
 
-# --- cut -------------------------------------------------------------------------------------------
+# --- cut_ranges ------------------------------------------------------------------------------------
 
 
 def line(sizes: list[int]) -> list[Range]:
@@ -144,7 +144,7 @@ def test_pieces_are_the_line_cut_up(
     sizes: list[int], count: int, least: int, shortest: int, longest: int | None, random: Random
 ) -> None:
     """Glued together again the pieces are the ranges: nothing lost, doubled, empty or out of order."""
-    pieces = cut(
+    pieces = cut_ranges(
         line(sizes), [1] * count, least=least, shortest=shortest, longest=longest, costs=costs_of(sizes, random)
     )
     demanded = 0 if longest is None else -(-sum(sizes) // longest)
@@ -173,7 +173,7 @@ def _glue(ranges: list[Range]) -> list[Range]:
 def test_no_piece_costs_much_more_than_its_share(sizes: list[int], count: int, shortest: int, random: Random) -> None:
     """At most 2 * shortest above the ideal, or two offsets, and nothing split into less unless it must be."""
     ranges, costs = line(sizes), costs_of(sizes, random)
-    pieces = cut(ranges, [1] * count, shortest=shortest, costs=costs)
+    pieces = cut_ranges(ranges, [1] * count, shortest=shortest, costs=costs)
     cost = {r.tp: each for r, each in zip(ranges, costs, strict=True)}
     total, dearest = sum((r.end - r.start) * cost[r.tp] for r in ranges), max(costs, default=0)
     for piece in pieces:
@@ -185,8 +185,8 @@ def test_no_piece_costs_much_more_than_its_share(sizes: list[int], count: int, s
 def test_as_many_pieces_as_demanded_although_one_offset_costs_most() -> None:
     """By number where costs would put nearly all into one piece."""
     ranges = [Range("t", 0, 0, 1), Range("t", 1, 0, 20)]
-    assert len(cut(ranges, [1] * 9, costs=[10**6, 1])) == 2
-    assert len(cut(ranges, [1] * 9, least=9, costs=[10**6, 1])) == 9
+    assert len(cut_ranges(ranges, [1] * 9, costs=[10**6, 1])) == 2
+    assert len(cut_ranges(ranges, [1] * 9, least=9, costs=[10**6, 1])) == 9
 
 
 def _size(ranges: list[Range] | tuple[Range, ...]) -> int:
@@ -373,7 +373,7 @@ def test_a_hot_partition_costs_hardly_more_than_an_even_spread(
     ):
         mean = [hot] + [others] * (partitions - 1)
         amounts = [round(total * part / 100 / (RECORD_BYTES + size)) for part, size in zip(shares, mean, strict=True)]
-        seen = {tp(p): after(None, 1_000, 1_000 * size) for p, size in enumerate(mean)}
+        seen = {tp(p): add_range(None, 1_000, 1_000 * size) for p, size in enumerate(mean)}
         ranges = [Range("t", p, 5, 5 + amount) for p, amount in enumerate(amounts)]
         slots = make_slots(ranges, owners, cores, sizes=Sizes(seen))
         largest.append(max(slot.cost for slot in slots))
@@ -394,7 +394,7 @@ def _busiest(slots: tuple[Slot, ...], cores: dict[str, int]) -> int:
 
 def test_slots_are_alike_in_bytes_where_records_are_not() -> None:
     """A thousand records of a megabyte and a million small ones: nearly all slots for the few large ones."""
-    seen = {tp(0): after(None, 100, 100 * M), tp(1): after(None, M, 150 * M)}
+    seen = {tp(0): add_range(None, 100, 100 * M), tp(1): add_range(None, M, 150 * M)}
     ranges = [Range("t", 0, 0, 1_000), Range("t", 1, 0, M)]
     slots = make_slots(ranges, {}, {"a": 4, "b": 4}, sizes=Sizes(seen))
     assert len(slots) == 8

@@ -198,7 +198,7 @@ class ConsumerSource(RecordSource):
             messages, offsets = messages[:n], offsets[:n]
             if not messages:
                 return Records(tp, next_offset, None, 0)
-        n, runs = len(messages), OffsetRuns.of(offsets)
+        n, runs = len(messages), OffsetRuns.from_offsets(offsets)
         arrays = [self._array(column, tp, messages, offsets) for column in self._columns]
         own = (array.nbytes for array, column in zip(arrays, self._columns, strict=True) if column.field != Field.TOPIC)
         nbytes = sum(own) + runs.nbytes

@@ -190,7 +190,7 @@ class DecodingSource(RecordSource):
         if not kept:
             return _Attempt(event, Records(event.tp, event.next_offset, None, 0), malformed)
         made, nbytes = made.take(pa.array(kept)), nbytes * len(kept) // rows
-        left = Records(event.tp, event.next_offset, made, nbytes, runs.without(dropped, rows))
+        left = Records(event.tp, event.next_offset, made, nbytes, runs.drop_rows(dropped, rows))
         return _Attempt(event, left, malformed)
 
     def _failure(self, event: Records, of: Field, bad: Malformed) -> PartitionError:
@@ -339,7 +339,7 @@ def _halves(
     at = rows // 2
     after = runs.offset_of(at)
     for rest, piece, end in ((range(at, rows), batch[:at], after), (range(at), batch[at:], event.next_offset)):
-        kept = runs.without(rest, rows)
+        kept = runs.drop_rows(rest, rows)
         yield Records(event.tp, end, piece, piece.nbytes + kept.nbytes, kept), piece, kept
 
 

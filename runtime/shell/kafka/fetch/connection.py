@@ -23,22 +23,22 @@ from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
 from sparkcohort.runtime.shell.kafka.tokens import TokenSource, source_of
 from sparkcohort.runtime.shell.options.connection_settings import (
     BEARER,
-    Beyond,
     ConnectionRefused,
     Distrusted,
     Settings,
     TransportError,
+    UnsupportedBroker,
     unsupported,
 )
 from sparkcohort.runtime.shell.options.redaction import REDACTED
 
 __all__ = [
-    "Beyond",
     "ConnectionRefused",
     "Distrusted",
     "Settings",
     "Transport",
     "TransportError",
+    "UnsupportedBroker",
     "connect",
     "unsupported",
 ]
@@ -144,7 +144,7 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
 
     All addresses of the name are tried in turn, each with an equal share of the time that is left.  Blocks; resolving
     the name takes as long as the system likes.  Raises ConnectionRefused for what another try won't change soon, Distrusted where the
-    broker is not whom we trust, Beyond where it needs librdkafka, else TransportError.
+    broker is not whom we trust, UnsupportedBroker where it needs librdkafka, else TransportError.
     """
     deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
     where = joined(host, port)
@@ -155,7 +155,7 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
         share = now + (deadline - now) / (len(addresses) - number)
         try:
             return _Setup(host, where, settings, share, family).run(address)
-        except (ConnectionRefused, Beyond):
+        except (ConnectionRefused, UnsupportedBroker):
             raise
         except TransportError as error:
             failures.append(str(error))
@@ -315,7 +315,7 @@ class _Setup:
         if versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1 or versions.get(SASL_AUTHENTICATE, (9, 9))[0] > 1:
             old = f"{self._where} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
             # librdkafka would log in there without SCRAM's least number of iterations, whoever it is that says so.
-            raise Beyond(old) if mechanism == "PLAIN" else Distrusted(old)
+            raise UnsupportedBroker(old) if mechanism == "PLAIN" else Distrusted(old)
         answer = self._ask(SASL_HANDSHAKE, 1, _string(mechanism))
         (error,) = answer.take(">h")
         if error:

@@ -55,11 +55,11 @@ from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
 from sparkcohort.runtime.shell.kafka.fetch.broker import HIDDEN_S, MOST_THROTTLE_S, BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
-    Beyond,
     ConnectionRefused,
     Settings,
     Transport,
     TransportError,
+    UnsupportedBroker,
 )
 from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
@@ -97,7 +97,7 @@ class FetchClient:
         ``largest`` bounds a record further than ``receive.message.max.bytes`` does.
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
-        self._settings = Settings.of(said)
+        self._settings = Settings.parse(said)
         self._wants = FetchSettings.parse(said)
         self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
         self._largest = max(int(value_of(said, "receive.message.max.bytes")), self._max_bytes + 512)
@@ -355,7 +355,7 @@ class FetchClient:
     def _complain(self, error: Exception) -> None:
         if not isinstance(error, TransportError):
             raise error
-        if isinstance(error, Beyond):
+        if isinstance(error, UnsupportedBroker):
             self._give_up(str(error))
             return
         CLIENT_LOG.info("%s", error)

@@ -23,12 +23,12 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 )
 from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
-    Beyond,
     ConnectionRefused,
     Distrusted,
     Settings,
     Transport,
     TransportError,
+    UnsupportedBroker,
     connect,
 )
 
@@ -39,7 +39,7 @@ LARGEST = 64 << 20
 MOST_REFUSALS = 2  # of one question: another broker may know of a new password already, all others needn't be asked
 _TELLING = (
     TransportError,
-    Beyond,
+    UnsupportedBroker,
     ConnectionRefused,
     Distrusted,
 )  # of what several brokers say the last of these is told
@@ -55,7 +55,7 @@ def connect_to(
 ) -> Transport:
     """A connection to a broker that speaks what is needed: of each request this version, or one of these.
 
-    Raises TransportError, Beyond if it doesn't.
+    Raises TransportError, UnsupportedBroker if it doesn't.
     """
     transport = connect(node.host, node.port, settings, timeout_s)
     for api, versions in needed.items():
@@ -64,7 +64,9 @@ def connect_to(
         if not any(least <= version <= most for version in usable):
             transport.close()
             wanted = " or ".join(map(str, usable))
-            raise Beyond(f"{joined(node.host, node.port)} doesn't speak version {wanted} of Kafka's request {api}")
+            raise UnsupportedBroker(
+                f"{joined(node.host, node.port)} doesn't speak version {wanted} of Kafka's request {api}"
+            )
     return transport
 
 

@@ -21,7 +21,7 @@ _UNLIMITED: Final = {
 _FIRST, _LONGEST, _FIRST_DEFAULT = "reconnect.backoff.ms", "reconnect.backoff.max.ms", "100"
 
 
-def within(name: str, value: str) -> tuple[str, str]:
+def fit_number(name: str, value: str) -> tuple[str, str]:
     """The number as librdkafka takes it, and a warning where it is another one, or nothing.
 
     ``name`` is the user's.  Raises OptionError for what Java's consumer doesn't take either.
@@ -49,18 +49,18 @@ def related(conf: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     Java always waits for the lesser of the two backoffs where they are the wrong way round, and for the first alone where
     only that is given (``CommonClientConfigs``); it takes at least one batch, however little ``fetch.max.bytes`` is.
     """
-    out, warnings = dict(conf), []
-    if _FIRST in out and _LONGEST not in out:
-        out[_LONGEST] = out[_FIRST]
-    elif int(out.get(_LONGEST, 3_600_000)) < int(out.get(_FIRST, _FIRST_DEFAULT)):
-        if _FIRST in out:
-            warnings.append(f"option kafka.{_FIRST}={out[_FIRST]} counts as kafka.{_LONGEST}={out[_LONGEST]}")
-        out[_FIRST] = out[_LONGEST]
+    settings, warnings = dict(conf), []
+    if _FIRST in settings and _LONGEST not in settings:
+        settings[_LONGEST] = settings[_FIRST]
+    elif int(settings.get(_LONGEST, 3_600_000)) < int(settings.get(_FIRST, _FIRST_DEFAULT)):
+        if _FIRST in settings:
+            warnings.append(f"option kafka.{_FIRST}={settings[_FIRST]} counts as kafka.{_LONGEST}={settings[_LONGEST]}")
+        settings[_FIRST] = settings[_LONGEST]
     least = conf.get("message.max.bytes", "1000000")  # librdkafka's default
-    if "fetch.max.bytes" in out and _WHOLE.fullmatch(least) and int(out["fetch.max.bytes"]) < int(least):
+    if "fetch.max.bytes" in settings and _WHOLE.fullmatch(least) and int(settings["fetch.max.bytes"]) < int(least):
         warnings.append(
-            f"option kafka.fetch.max.bytes={out['fetch.max.bytes']} counts as {least}: librdkafka takes no less than "
+            f"option kafka.fetch.max.bytes={settings['fetch.max.bytes']} counts as {least}: librdkafka takes no less than "
             "kafka.message.max.bytes"
         )
-        out["fetch.max.bytes"] = least
-    return out, warnings
+        settings["fetch.max.bytes"] = least
+    return settings, warnings

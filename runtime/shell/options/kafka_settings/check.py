@@ -37,32 +37,32 @@ class _ProbeLog(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def check(conf: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+def check(conf: Mapping[str, str], options: Mapping[str, str]) -> list[str]:
     """Let librdkafka judge the settings, without any broker; returns its warnings.
 
     ``given`` are the same settings as the user wrote them, for the message's sake.  Raises ``OptionError`` for what
     librdkafka refuses.
     """
     probed = {name: value for name, value in conf.items() if name not in _NOT_PROBED}
-    _check_size(probed, given)
+    _check_size(probed, options)
     try:
         probed = with_trusted_certificates(probed)
     except ValueError as error:
         raise OptionError(str(error)) from None
     refusal, ignored = _probe(probed)
     if refusal:
-        raise OptionError(_explain(refusal, probed, given))
+        raise OptionError(_explain(refusal, probed, options))
     return ignored
 
 
-def _check_size(conf: Mapping[str, str], given: Mapping[str, str]) -> None:
+def _check_size(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
     """Refuse numbers of more than 32 bits, of which librdkafka would take the lower ones (2.16)."""
     for name, value in conf.items():
         if _NUMBER.fullmatch(value) and abs(int(value)) > _MOST:
-            taken = _RANGE.search(_probe({name: str(-_MOST)})[0])
-            if taken:
-                bounds = f"librdkafka takes {taken[1]} to {taken[2]}"
-                raise OptionError(f"option kafka.{_as_given(name, given)}={value} is out of bounds: {bounds}")
+            bounds_match = _RANGE.search(_probe({name: str(-_MOST)})[0])
+            if bounds_match:
+                bounds = f"librdkafka takes {bounds_match[1]} to {bounds_match[2]}"
+                raise OptionError(f"option kafka.{_as_given(name, options)}={value} is out of bounds: {bounds}")
 
 
 def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -82,13 +82,13 @@ def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
     return "", [f"option kafka.{text.partition(' ')[0]} has no effect: it {text.partition(' ')[2]}" for text in ignored]
 
 
-def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) -> str:
+def _explain(refusal: str, conf: Mapping[str, str], options: Mapping[str, str]) -> str:
     """librdkafka's refusal, with the option that it is about: the one that is refused by itself too."""
     if refusal.startswith("No such configuration property:"):
         name = refusal.split('"')[1]
         return f"option kafka.{name} is unknown{nearest(name)}"
     if "No provider for SASL mechanism GSSAPI" in refusal:
-        return _without_kerberos(refusal, given)
+        return _without_kerberos(refusal, options)
     words = security_settings.redact_text(refusal, conf)
     if "SASL mechanism" in refusal:
         return f"option kafka.sasl.mechanism: {words}"
@@ -97,27 +97,27 @@ def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) ->
         if _probe({**together, name: value})[0] == refusal:
             if name.endswith(".location") and not Path(value).exists():  # of which OpenSSL has words of its own
                 words = f"there is no file {value[:200]!r} on the driver"
-            return f"option kafka.{_as_given(name, given)}: {words}"
-    return f"the kafka.* options {', '.join(sorted(given))} do not go together: {words}"
+            return f"option kafka.{_as_given(name, options)}: {words}"
+    return f"the kafka.* options {', '.join(sorted(options))} do not go together: {words}"
 
 
-def _without_kerberos(refusal: str, given: Mapping[str, str]) -> str:
+def _without_kerberos(refusal: str, options: Mapping[str, str]) -> str:
     """GSSAPI is librdkafka's default mechanism, and confluent-kafka's wheels are built without it."""
-    asked = "sasl.mechanism" in given or "sasl.mechanisms" in given or "sasl.jaas.config" in given
+    is_set = "sasl.mechanism" in options or "sasl.mechanisms" in options or "sasl.jaas.config" in options
     built = refusal.partition("Current build options: ")[2] or "PLAIN SASL_SCRAM OAUTHBEARER"
     return (
-        f"option kafka.sasl.mechanism{'=GSSAPI' if asked else ' is missing, and its default GSSAPI'} (Kerberos) is not in "
+        f"option kafka.sasl.mechanism{'=GSSAPI' if is_set else ' is missing, and its default GSSAPI'} (Kerberos) is not in "
         f"this confluent-kafka, which has {', '.join(built.replace('SASL_', '').split())}: set kafka.sasl.mechanism to one "
         "that your brokers offer, or build confluent-kafka from source against a librdkafka that has libsasl2, where driver and "
         "executors run (docs/operate/logins.md has how, and how to see that it is there)"
     )
 
 
-def _as_given(name: str, given: Mapping[str, str]) -> str:
+def _as_given(name: str, options: Mapping[str, str]) -> str:
     """The name by which the user gave what librdkafka calls ``name``."""
-    if name in given:
+    if name in options:
         return name
-    return next((row.name for row in SETTINGS if name in row.becomes and row.name in given), name)
+    return next((row.name for row in SETTINGS if name in row.becomes and row.name in options), name)
 
 
 def nearest(name: str) -> str:

@@ -42,11 +42,11 @@ class KafkaSetting(NamedTuple):
 
     name: str
     fate: Fate = Fate.PASSED
-    why: str = ""  # refused, no effect: the reason, and what to do instead
+    reason: str = ""  # refused, no effect: the reason, and what to do instead
     becomes: tuple[str, ...] = ()  # renamed, translated: librdkafka's names
     secret: bool = False  # never shown
     our_client: OurClient = OurClient.UNREACHED
-    only: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
+    our_values: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
     harmless: tuple[str, ...] = ()  # refused, no effect: values, in lower case, that say what is done anyway
     least: int | None = None  # the bounds of librdkafka where Java takes numbers beyond them: the nearest is taken
     most: int | None = None
@@ -74,7 +74,7 @@ OTHER_LOGINS_BEGIN: Final = ("sasl.kerberos.", "sasl.oauthbearer.")
 _STARTS: Final = "the source decides where to start; use startingOffsets"
 _BYTES: Final = "keys and values arrive as bytes; decode them with DataFrame operations"
 _COMMITS: Final = "offsets are committed after Spark's commit log; it cannot be switched on or off"
-_OURS: Final = "the source sets it itself; leave it out"
+_SET_BY_SOURCE: Final = "the source sets it itself; leave it out"
 _CLASSIC: Final = "the driver is a member by the classic protocol; leave it out"
 _MOCK: Final = "every client would have a cluster of its own; give kafka.bootstrap.servers of one"
 _NO_PROVIDERS: Final = (
@@ -102,50 +102,55 @@ _OF_PRODUCERS: Final = (
 _ROWS: Final = (
     KafkaSetting("allow.auto.create.topics", our_client=INDIFFERENT, driver_forced="false", reading_forced=False),
     KafkaSetting("api.version.fallback.ms", our_client=INDIFFERENT),
-    KafkaSetting("api.version.request", our_client=HONOURED, only=("true", "t", "1")),
+    KafkaSetting("api.version.request", our_client=HONOURED, our_values=("true", "t", "1")),
     KafkaSetting("api.version.request.timeout.ms", our_client=INDIFFERENT),
-    KafkaSetting("auto.commit.enable", REFUSED, why=_COMMITS),
-    KafkaSetting("auto.commit.interval.ms", NO_EFFECT, why=_COMMITS, our_client=INDIFFERENT),
-    KafkaSetting("auto.include.jmx.reporter", NO_EFFECT, why=_NO_JVM),
-    KafkaSetting("auto.offset.reset", REFUSED, why=_STARTS, our_client=INDIFFERENT, reading_forced="error"),
+    KafkaSetting("auto.commit.enable", REFUSED, reason=_COMMITS),
+    KafkaSetting("auto.commit.interval.ms", NO_EFFECT, reason=_COMMITS, our_client=INDIFFERENT),
+    KafkaSetting("auto.include.jmx.reporter", NO_EFFECT, reason=_NO_JVM),
+    KafkaSetting("auto.offset.reset", REFUSED, reason=_STARTS, our_client=INDIFFERENT, reading_forced="error"),
     KafkaSetting("bootstrap.servers", OPTION, our_client=HONOURED),
     KafkaSetting("broker.address.family", our_client=HONOURED, default="any"),
     KafkaSetting("broker.address.ttl", our_client=INDIFFERENT),
     KafkaSetting("broker.version.fallback", our_client=INDIFFERENT),
     KafkaSetting("builtin.features", our_client=INDIFFERENT),
     KafkaSetting("check.crcs", our_client=INDIFFERENT, consumers_only=True, reading_forced=True),
-    KafkaSetting("client.dns.lookup", our_client=HONOURED, only=("use_all_dns_ips",)),
+    KafkaSetting("client.dns.lookup", our_client=HONOURED, our_values=("use_all_dns_ips",)),
     KafkaSetting("client.id", our_client=HONOURED, default="rdkafka"),
     KafkaSetting("client.rack", ALIAS, our_client=HONOURED, default=""),
     KafkaSetting("client.software.name", our_client=INDIFFERENT),
     KafkaSetting("client.software.version", our_client=INDIFFERENT),
-    KafkaSetting("config.providers", REFUSED, why=_NO_PROVIDERS),
+    KafkaSetting("config.providers", REFUSED, reason=_NO_PROVIDERS),
     KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
     KafkaSetting("consume.callback.max.messages", our_client=INDIFFERENT),
     KafkaSetting("coordinator.query.interval.ms", our_client=INDIFFERENT),
     KafkaSetting("debug", our_client=INDIFFERENT),
     KafkaSetting("default.api.timeout.ms", OPTION),
-    KafkaSetting("default_topic_conf", REFUSED, why=_OURS),
+    KafkaSetting("default_topic_conf", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting(
-        "enable.auto.commit", REFUSED, why=_COMMITS, our_client=INDIFFERENT, driver_forced="false", reading_forced=False
+        "enable.auto.commit",
+        REFUSED,
+        reason=_COMMITS,
+        our_client=INDIFFERENT,
+        driver_forced="false",
+        reading_forced=False,
     ),
     KafkaSetting(
         "enable.auto.offset.store",
         REFUSED,
-        why=_COMMITS,
+        reason=_COMMITS,
         our_client=INDIFFERENT,
         driver_forced="false",
         reading_forced=False,
     ),
     KafkaSetting("enable.metrics.push", our_client=INDIFFERENT),
-    KafkaSetting("enable.partition.eof", REFUSED, why=_OURS, our_client=INDIFFERENT, reading_forced=True),
+    KafkaSetting("enable.partition.eof", REFUSED, reason=_SET_BY_SOURCE, our_client=INDIFFERENT, reading_forced=True),
     KafkaSetting("enable.random.seed", our_client=INDIFFERENT),
     KafkaSetting("enable.sasl.oauthbearer.unsecure.jwt", our_client=INDIFFERENT),
     KafkaSetting("enable.sparse.connections", our_client=INDIFFERENT),
     KafkaSetting("enable.ssl.certificate.verification", our_client=HONOURED, default="true"),
     KafkaSetting("enable_sasl_queue", our_client=INDIFFERENT),
     KafkaSetting("enabled_events", our_client=INDIFFERENT),
-    KafkaSetting("exclude.internal.topics", NO_EFFECT, why="internal topics are read only when named"),
+    KafkaSetting("exclude.internal.topics", NO_EFFECT, reason="internal topics are read only when named"),
     KafkaSetting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True, reading=100),
     KafkaSetting(
         "fetch.max.bytes",
@@ -178,22 +183,22 @@ _ROWS: Final = (
     KafkaSetting("fetch.wait.max.ms", our_client=HONOURED, consumers_only=True, reading=20, reading_unhurried=40),
     KafkaSetting("group.id", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("group.instance.id", ALIAS, our_client=INDIFFERENT),
-    KafkaSetting("group.protocol", REFUSED, why=_CLASSIC, our_client=INDIFFERENT, harmless=("classic",)),
-    KafkaSetting("group.protocol.type", REFUSED, why=_CLASSIC, our_client=INDIFFERENT),
+    KafkaSetting("group.protocol", REFUSED, reason=_CLASSIC, our_client=INDIFFERENT, harmless=("classic",)),
+    KafkaSetting("group.protocol.type", REFUSED, reason=_CLASSIC, our_client=INDIFFERENT),
     KafkaSetting(
         "group.remote.assignor",
         REFUSED,
-        why="executors are assigned here; use partition.assignment.strategy",
+        reason="executors are assigned here; use partition.assignment.strategy",
         our_client=INDIFFERENT,
     ),
     KafkaSetting("heartbeat.interval.ms", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("https.ca.location", our_client=INDIFFERENT),
     KafkaSetting("https.ca.pem", our_client=INDIFFERENT),
-    KafkaSetting("interceptor.classes", REFUSED, why="it names Java classes; use DataFrame operations"),
-    KafkaSetting("internal.leave.group.on.close", NO_EFFECT, why="the driver's static member never leaves"),
+    KafkaSetting("interceptor.classes", REFUSED, reason="it names Java classes; use DataFrame operations"),
+    KafkaSetting("internal.leave.group.on.close", NO_EFFECT, reason="the driver's static member never leaves"),
     KafkaSetting("internal.termination.signal", our_client=INDIFFERENT),
     KafkaSetting(
-        "internal.throw.on.fetch.stable.offset.unsupported", NO_EFFECT, why="it is about commits of Kafka Streams"
+        "internal.throw.on.fetch.stable.offset.unsupported", NO_EFFECT, reason="it is about commits of Kafka Streams"
     ),
     KafkaSetting(
         "isolation.level",
@@ -201,12 +206,12 @@ _ROWS: Final = (
         consumers_only=True,
         reading="read_uncommitted",  # librdkafka's own default is read_committed, Spark's is Kafka's
     ),
-    KafkaSetting("key.deserializer", REFUSED, why=_BYTES),
-    KafkaSetting("key.serializer", REFUSED, why=_BYTES),
+    KafkaSetting("key.deserializer", REFUSED, reason=_BYTES),
+    KafkaSetting("key.serializer", REFUSED, reason=_BYTES),
     KafkaSetting("log.connection.close", our_client=INDIFFERENT, driver="false", reading=False),
-    KafkaSetting("log.queue", REFUSED, why=_OURS, our_client=INDIFFERENT),
+    KafkaSetting("log.queue", REFUSED, reason=_SET_BY_SOURCE, our_client=INDIFFERENT),
     KafkaSetting("log.thread.name", our_client=INDIFFERENT),
-    KafkaSetting("log_cb", REFUSED, why=_OURS),
+    KafkaSetting("log_cb", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting("log_level", our_client=INDIFFERENT),
     KafkaSetting("max.in.flight", our_client=INDIFFERENT),
     KafkaSetting("max.in.flight.requests.per.connection", our_client=INDIFFERENT),
@@ -222,11 +227,11 @@ _ROWS: Final = (
     KafkaSetting(
         "max.poll.interval.ms",
         NO_EFFECT,
-        why="the group's own limit is rebalance.timeout.ms",
+        reason="the group's own limit is rebalance.timeout.ms",
         our_client=INDIFFERENT,
         reading=86_400_000,  # a slow sink is not a dead consumer: there is no group to be thrown out of
     ),
-    KafkaSetting("max.poll.records", NO_EFFECT, why="records are read in whole fetches"),
+    KafkaSetting("max.poll.records", NO_EFFECT, reason="records are read in whole fetches"),
     KafkaSetting("message.copy.max.bytes", our_client=INDIFFERENT),
     KafkaSetting("message.max.bytes", our_client=INDIFFERENT, probing=1_000_000),
     KafkaSetting("metadata.broker.list", our_client=HONOURED),
@@ -240,17 +245,17 @@ _ROWS: Final = (
     ),
     KafkaSetting("metadata.recovery.strategy", our_client=INDIFFERENT),
     KafkaSetting("metadata.request.timeout.ms", our_client=INDIFFERENT),
-    KafkaSetting("metric.reporters", NO_EFFECT, why=_NO_JVM),
-    KafkaSetting("metrics.num.samples", NO_EFFECT, why=_NO_JVM),
-    KafkaSetting("metrics.recording.level", NO_EFFECT, why=_NO_JVM),
-    KafkaSetting("metrics.sample.window.ms", NO_EFFECT, why=_NO_JVM),
-    KafkaSetting("offset.store.method", REFUSED, why=_COMMITS, our_client=INDIFFERENT),
+    KafkaSetting("metric.reporters", NO_EFFECT, reason=_NO_JVM),
+    KafkaSetting("metrics.num.samples", NO_EFFECT, reason=_NO_JVM),
+    KafkaSetting("metrics.recording.level", NO_EFFECT, reason=_NO_JVM),
+    KafkaSetting("metrics.sample.window.ms", NO_EFFECT, reason=_NO_JVM),
+    KafkaSetting("offset.store.method", REFUSED, reason=_COMMITS, our_client=INDIFFERENT),
     KafkaSetting("offset.store.path", our_client=INDIFFERENT),
     KafkaSetting("offset.store.sync.interval.ms", our_client=INDIFFERENT),
-    KafkaSetting("on_commit", REFUSED, why=_OURS),
-    KafkaSetting("opaque", REFUSED, why=_OURS),
+    KafkaSetting("on_commit", REFUSED, reason=_SET_BY_SOURCE),
+    KafkaSetting("opaque", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting("partition.assignment.strategy", ALIAS, our_client=INDIFFERENT),
-    KafkaSetting("plugin.library.paths", REFUSED, why="plug-ins are not loaded; leave it out"),
+    KafkaSetting("plugin.library.paths", REFUSED, reason="plug-ins are not loaded; leave it out"),
     KafkaSetting("produce.offset.report", our_client=INDIFFERENT),
     KafkaSetting(
         "queued.max.messages.kbytes", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=8 << 10
@@ -308,18 +313,18 @@ _ROWS: Final = (
     ),
     KafkaSetting("sasl.kerberos.principal", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.kerberos.service.name", our_client=OTHER_LOGINS),
-    KafkaSetting("sasl.kerberos.ticket.renew.jitter", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.kerberos.ticket.renew.window.factor", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("sasl.kerberos.ticket.renew.jitter", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.kerberos.ticket.renew.window.factor", NO_EFFECT, reason=_JAVAS_SECURITY),
     KafkaSetting("sasl.login.callback.handler.class", TRANSLATED, becomes=("sasl.oauthbearer.method",)),
-    KafkaSetting("sasl.login.class", REFUSED, why=_CREDENTIALS),
-    KafkaSetting("sasl.login.connect.timeout.ms", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.read.timeout.ms", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.refresh.buffer.seconds", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.refresh.min.period.seconds", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.refresh.window.factor", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.refresh.window.jitter", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.retry.backoff.max.ms", NO_EFFECT, why=_JAVAS_SECURITY),
-    KafkaSetting("sasl.login.retry.backoff.ms", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.class", REFUSED, reason=_CREDENTIALS),
+    KafkaSetting("sasl.login.connect.timeout.ms", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.read.timeout.ms", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.refresh.buffer.seconds", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.refresh.min.period.seconds", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.refresh.window.factor", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.refresh.window.jitter", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.retry.backoff.max.ms", NO_EFFECT, reason=_JAVAS_SECURITY),
+    KafkaSetting("sasl.login.retry.backoff.ms", NO_EFFECT, reason=_JAVAS_SECURITY),
     KafkaSetting("sasl.mechanism", RENAMED, becomes=("sasl.mechanisms",), our_client=HONOURED),
     KafkaSetting("sasl.mechanisms", our_client=HONOURED, default="GSSAPI"),
     KafkaSetting("sasl.oauthbearer.assertion.algorithm", our_client=OTHER_LOGINS),
@@ -346,45 +351,47 @@ _ROWS: Final = (
     ),
     KafkaSetting("sasl.oauthbearer.client.id", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.client.secret", secret=True, our_client=OTHER_LOGINS),
-    KafkaSetting("sasl.oauthbearer.clock.skew.seconds", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.clock.skew.seconds", NO_EFFECT, reason=_CHECKED),
     KafkaSetting("sasl.oauthbearer.config", secret=True, our_client=OTHER_LOGINS),
-    KafkaSetting("sasl.oauthbearer.expected.audience", NO_EFFECT, why=_CHECKED),
-    KafkaSetting("sasl.oauthbearer.expected.issuer", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.expected.audience", NO_EFFECT, reason=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.expected.issuer", NO_EFFECT, reason=_CHECKED),
     KafkaSetting("sasl.oauthbearer.extensions", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.grant.type", our_client=OTHER_LOGINS),
-    KafkaSetting("sasl.oauthbearer.header.urlencode", REFUSED, why=_AS_THEY_ARE, harmless=("", "false")),
-    KafkaSetting("sasl.oauthbearer.jwks.endpoint.refresh.ms", NO_EFFECT, why=_CHECKED),
-    KafkaSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", NO_EFFECT, why=_CHECKED),
-    KafkaSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", NO_EFFECT, why=_CHECKED),
-    KafkaSetting("sasl.oauthbearer.jwks.endpoint.url", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.header.urlencode", REFUSED, reason=_AS_THEY_ARE, harmless=("", "false")),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.refresh.ms", NO_EFFECT, reason=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", NO_EFFECT, reason=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", NO_EFFECT, reason=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.url", NO_EFFECT, reason=_CHECKED),
     KafkaSetting("sasl.oauthbearer.jwt.retriever", DROPPED),
     KafkaSetting(
         "sasl.oauthbearer.jwt.retriever.class",
         TRANSLATED,
         becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type", "sasl.oauthbearer.provider"),
     ),
-    KafkaSetting("sasl.oauthbearer.jwt.validator.class", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwt.validator.class", NO_EFFECT, reason=_CHECKED),
     KafkaSetting("sasl.oauthbearer.metadata.authentication.type", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.provider", OPTION, our_client=HONOURED),
     KafkaSetting("sasl.oauthbearer.scope", our_client=OTHER_LOGINS),
-    KafkaSetting("sasl.oauthbearer.scope.claim.name", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.scope.claim.name", NO_EFFECT, reason=_CHECKED),
     KafkaSetting("sasl.oauthbearer.sub.claim.name", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.token.endpoint.url", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.password", secret=True, our_client=HONOURED),
     KafkaSetting("sasl.username", our_client=HONOURED),
     KafkaSetting("security.protocol", our_client=HONOURED, default="plaintext"),
-    KafkaSetting("security.providers", REFUSED, why="they are Java classes; configure OpenSSL on the machine instead"),
+    KafkaSetting(
+        "security.providers", REFUSED, reason="they are Java classes; configure OpenSSL on the machine instead"
+    ),
     KafkaSetting(
         "send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",), least=0, most=100_000_000, javas_least=-1
     ),
     KafkaSetting("session.timeout.ms", ALIAS, our_client=INDIFFERENT),
-    KafkaSetting("share.acknowledgement.mode", NO_EFFECT, why="there are no share groups here"),
+    KafkaSetting("share.acknowledgement.mode", NO_EFFECT, reason="there are no share groups here"),
     KafkaSetting("socket.blocking.max.ms", our_client=INDIFFERENT),
     KafkaSetting(
         "socket.connection.setup.timeout.max.ms",
         NO_EFFECT,
-        why="there is one limit, kafka.socket.connection.setup.timeout.ms",
+        reason="there is one limit, kafka.socket.connection.setup.timeout.ms",
     ),
     KafkaSetting(
         "socket.connection.setup.timeout.ms",
@@ -413,14 +420,14 @@ _ROWS: Final = (
     KafkaSetting(
         "ssl.engine.factory.class",
         REFUSED,
-        why="it is a Java class; give PEM files by kafka.ssl.ca.location, kafka.ssl.certificate.location, kafka.ssl.key.location",
+        reason="it is a Java class; give PEM files by kafka.ssl.ca.location, kafka.ssl.certificate.location, kafka.ssl.key.location",
     ),
     KafkaSetting("ssl.engine.id", our_client=UNABLE),
     KafkaSetting("ssl.engine.location", our_client=UNABLE),
     KafkaSetting("ssl.key.location", our_client=HONOURED),
     KafkaSetting("ssl.key.password", secret=True, our_client=HONOURED),
     KafkaSetting("ssl.key.pem", secret=True, our_client=HONOURED),
-    KafkaSetting("ssl.keymanager.algorithm", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("ssl.keymanager.algorithm", NO_EFFECT, reason=_JAVAS_SECURITY),
     KafkaSetting("ssl.keystore.certificate.chain", RENAMED, becomes=("ssl.certificate.pem",)),
     KafkaSetting("ssl.keystore.key", RENAMED, becomes=("ssl.key.pem",), secret=True),
     KafkaSetting(
@@ -434,11 +441,11 @@ _ROWS: Final = (
     ),
     KafkaSetting("ssl.keystore.type", TRANSLATED),
     KafkaSetting("ssl.protocol", TRANSLATED),
-    KafkaSetting("ssl.provider", REFUSED, why="it names a Java provider; configure OpenSSL on the machine instead"),
+    KafkaSetting("ssl.provider", REFUSED, reason="it names a Java provider; configure OpenSSL on the machine instead"),
     KafkaSetting("ssl.providers", our_client=UNABLE),
-    KafkaSetting("ssl.secure.random.implementation", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("ssl.secure.random.implementation", NO_EFFECT, reason=_JAVAS_SECURITY),
     KafkaSetting("ssl.sigalgs.list", our_client=UNABLE),
-    KafkaSetting("ssl.trustmanager.algorithm", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("ssl.trustmanager.algorithm", NO_EFFECT, reason=_JAVAS_SECURITY),
     KafkaSetting("ssl.truststore.certificates", RENAMED, becomes=("ssl.ca.pem",)),
     KafkaSetting(
         "ssl.truststore.location",
@@ -450,17 +457,19 @@ _ROWS: Final = (
         "ssl.truststore.password", TRANSLATED, becomes=("ssl.truststore.password",), secret=True, our_client=HONOURED
     ),
     KafkaSetting("ssl.truststore.type", TRANSLATED),
-    KafkaSetting("statistics.interval.ms", NO_EFFECT, why="see metrics.port", our_client=HONOURED, only=("0",)),
-    KafkaSetting("test.mock.broker.rtt", REFUSED, why=_MOCK),
-    KafkaSetting("test.mock.num.brokers", REFUSED, why=_MOCK),
+    KafkaSetting(
+        "statistics.interval.ms", NO_EFFECT, reason="see metrics.port", our_client=HONOURED, our_values=("0",)
+    ),
+    KafkaSetting("test.mock.broker.rtt", REFUSED, reason=_MOCK),
+    KafkaSetting("test.mock.num.brokers", REFUSED, reason=_MOCK),
     KafkaSetting("topic.blacklist", our_client=INDIFFERENT),  # the driver sees no such topic, so nobody plans it
     KafkaSetting("topic.metadata.propagation.max.ms", our_client=INDIFFERENT, reading=5_000),
     KafkaSetting("topic.metadata.refresh.fast.cnt", our_client=INDIFFERENT),
     KafkaSetting("topic.metadata.refresh.fast.interval.ms", our_client=INDIFFERENT),
     KafkaSetting("topic.metadata.refresh.interval.ms", our_client=HONOURED, default="300000"),
     KafkaSetting("topic.metadata.refresh.sparse", our_client=INDIFFERENT),
-    KafkaSetting("value.deserializer", REFUSED, why=_BYTES),
-    KafkaSetting("value.serializer", REFUSED, why=_BYTES),
+    KafkaSetting("value.deserializer", REFUSED, reason=_BYTES),
+    KafkaSetting("value.serializer", REFUSED, reason=_BYTES),
 )
 
 SETTINGS: Final = tuple(
@@ -470,9 +479,9 @@ ROWS: Final = {row.name: row for row in SETTINGS}
 UNKNOWN: Final = KafkaSetting("", our_client=UNABLE)
 """What is known of a name without a row."""
 BEGINNINGS: Final = {
-    "config.providers.": KafkaSetting("config.providers.", REFUSED, why=_NO_PROVIDERS),
-    "metrics.context.": KafkaSetting("metrics.context.", NO_EFFECT, why=_NO_JVM),
-    "metrics.jmx.": KafkaSetting("metrics.jmx.", NO_EFFECT, why=_NO_JVM),
+    "config.providers.": KafkaSetting("config.providers.", REFUSED, reason=_NO_PROVIDERS),
+    "metrics.context.": KafkaSetting("metrics.context.", NO_EFFECT, reason=_NO_JVM),
+    "metrics.jmx.": KafkaSetting("metrics.jmx.", NO_EFFECT, reason=_NO_JVM),
 }
 """What is known of all names that begin so, and have no row."""
 
@@ -487,6 +496,6 @@ def value_of(conf: Mapping[str, Any], name: str) -> Any:
     return conf.get(name, ROWS[name].default)
 
 
-def column(of: Callable[[KafkaSetting], Value | None]) -> dict[str, Value]:
+def column(cell: Callable[[KafkaSetting], Value | None]) -> dict[str, Value]:
     """The values of one column by name, without those of which it says nothing."""
-    return {row.name: value for row in SETTINGS if (value := of(row)) is not None}
+    return {row.name: value for row in SETTINGS if (value := cell(row)) is not None}

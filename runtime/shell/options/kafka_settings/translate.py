@@ -25,12 +25,12 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     conf, warnings = in_librdkafkas_words(java)
     conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
     checked = _checked(conf, java) if java else []
-    shown = [
+    visible = [
         f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
         "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"
         for name in security_settings.shown_by_spark(java)
     ]
-    return conf, [*warnings, *shown, *checked]
+    return conf, [*warnings, *visible, *checked]
 
 
 def _checked(conf: Mapping[str, str], java: Mapping[str, str]) -> list[str]:
@@ -52,15 +52,15 @@ def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[
         if value.strip().lower() in row.harmless:
             continue
         if row.fate is Fate.REFUSED:
-            raise OptionError(f"option kafka.{name} is not supported: {row.why}")
+            raise OptionError(f"option kafka.{name} is not supported: {row.reason}")
         if row.fate is Fate.NO_EFFECT:
-            warnings.append(f"option kafka.{name} has no effect: {row.why}")
+            warnings.append(f"option kafka.{name} has no effect: {row.reason}")
         elif row.fate is Fate.TRANSLATED:
             translated[name] = value
         elif row.fate is not Fate.DROPPED:
-            fits, warning = bounds.within(name, value)
+            fits, warning = bounds.fit_number(name, value)
             warnings += [warning] if warning else []
-            _put(own, row.becomes[0] if row.fate is Fate.RENAMED else name, _value(name, fits))
+            _set_value(own, row.becomes[0] if row.fate is Fate.RENAMED else name, _value(name, fits))
     tls, more = tls_settings.tls_versions(translated)
     fitting, most = bounds.related(own)
     whole = token_settings.completed(security_settings.stores_and_login(translated) | tls | fitting)
@@ -72,10 +72,10 @@ def _row(name: str) -> KafkaSetting:
     return ROWS.get(name) or next((row for begin, row in BEGINNINGS.items() if name.startswith(begin)), UNKNOWN)
 
 
-def _put(conf: dict[str, str], name: str, value: str) -> None:
+def _set_value(conf: dict[str, str], name: str, value: str) -> None:
     if conf.get(name, value) != value:
-        same = [name, *(row.name for row in SETTINGS if row.fate is Fate.RENAMED and name in row.becomes)]
-        both = " and ".join(f"kafka.{each}" for each in sorted(same))
+        names = [name, *(row.name for row in SETTINGS if row.fate is Fate.RENAMED and name in row.becomes)]
+        both = " and ".join(f"kafka.{alias}" for alias in sorted(names))
         raise OptionError(f"options {both} mean the same and differ: leave one out")
     conf[name] = value
 
