@@ -1,7 +1,7 @@
-"""When a task starts the agent of its executor: behind its rows, ever more rarely where agents end at once.
+"""Starting the agent of an executor: after the task's rows, and with growing pauses where agents end at once.
 
-An agent's imports take half a second of a core.  Started before the first rows it would take them from these; started
-behind them it comes up while Spark writes its logs and plans the next batch.
+An agent's imports take half a second of a core.  After the rows that time is free: Spark writes its logs and plans the next
+batch.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.streaming.pyfiles import has_own_provider, pyfile_paths
 
 DOOMED = 3
-"""An agent that was started so often, and never answered, is told of."""
+"""After so many starts without an answer the driver is told that the executor can have no agent."""
 MOST_BETWEEN_S = 60.0
-"""Starts of an agent that ends each time come 1 s, 2 s, 4 s and so on apart, and so long at most: each costs a second of CPU."""
+"""The longest pause between two starts; they begin at 1 s and double.  Each start costs a second of CPU."""
 
 _starts: dict[str, tuple[int, float]] = {}
-"""By address: how often this worker has started the agent since one answered, and when it may the next time."""
+"""By address: starts by this worker since an agent answered, and the earliest time of the next start (``time.monotonic``)."""
 
 
 def forget_starts(address: str) -> None:
-    """An agent there has answered: the next one that is missing is started at once."""
+    """An agent at this address has answered: start the next missing one without a pause."""
     _starts.pop(address, None)
 
 
 def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
-    """Have this executor's agent take in a member of this run; the task doesn't wait for it.  Returns why it can't, or ""."""
+    """Start this executor's agent, or a member of this run in it, without waiting.  Returns why it can't start, or ""."""
     if agent_answers(address):
         return ""
     starts, now_s = _starts.get(address, (0, 0.0)), time.monotonic()
@@ -55,7 +55,7 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         group_instance_id=options.group_instance_id,
         load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
     )
-    # A listener or a maker of tokens is the user's code, and finds the user's modules: one query's are not to be another's.
+    # A listener or token provider is the user's code with the user's modules: such a query gets an agent of its own.
     own = options.rebalance_listener or has_own_provider(options.kafka)
     name, paths = (address, pyfile_paths()) if own else (executor.agent(), ())
     try:

@@ -1,7 +1,7 @@
-"""Into which tasks a batch read is cut: by the rules of Spark's ``KafkaOffsetRangeCalculator``.
+"""The tasks of a batch read, by the rules of Spark's ``KafkaOffsetRangeCalculator``.
 
-One task for each partition that has something to read; ``maxRecordsPerPartition`` cuts what is longer into equal parts,
-``minPartitions`` the largest ones further, each in proportion to its length.
+One task for each partition that has something to read.  ``maxRecordsPerPartition`` cuts longer ranges into equal parts.
+``minPartitions`` cuts the largest ones further, in proportion to their lengths.
 
 >>> [(each.start, each.end) for each in task_ranges([Range("t", 0, 0, 10), Range("t", 1, 5, 5)], max_records=4)]
 [(0, 3), (3, 6), (6, 10)]
@@ -20,7 +20,7 @@ def task_ranges(
 ) -> tuple[Range, ...]:
     """The range of each task, in order; none is empty.
 
-    ``min_partitions`` is about the number of tasks, never more than there are offsets; no task has more than ``max_records``.
+    There are about ``min_partitions`` tasks at least, never more than offsets.  No task has more than ``max_records`` offsets.
     """
     whole = sorted(each for each in ranges if each.start < each.end)
     if max_records is not None:
@@ -33,7 +33,7 @@ def task_ranges(
 
 
 def _counts(ranges: Sequence[Range], parts: int) -> list[int]:
-    """Into how many parts each range is cut: ranges that stay whole don't count for the proportions of the others."""
+    """The number of parts of each range.  As in Spark, ranges that stay whole don't count for the proportions of the others."""
     total = sum(map(_size, ranges))
     small = [_rounded(_size(each), total, parts) <= 1 for each in ranges]
     large_total = total - sum(_size(each) for each, whole in zip(ranges, small, strict=True) if whole)

@@ -1,7 +1,7 @@
-"""``spark.read.format("cohort")``: ranges fixed when the plan is made, read by whatever task gets them.
+"""``spark.read.format("cohort")``: ranges are fixed when the plan is made; tasks read them in any order.
 
-The reader lives in the process in which Spark plans a read, and only there; what it knows crosses to the executors in the
-input partitions.  Nobody joins a group, and nothing is committed.
+The reader lives only in the process in which Spark plans a read.  Its plan crosses to the executors in the input partitions.
+No group is joined, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CohortBatchReader(DataSourceReader):
     """Plans one read."""
 
     def __init__(self, options: BatchOptions) -> None:
-        """Nothing is asked before ``partitions``."""
+        """No broker is asked before ``partitions``."""
         self._options = options
         self._selected: Selection = ALL
 
@@ -84,7 +84,7 @@ class CohortBatchReader(DataSourceReader):
 
     @message_first
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads, fixed for all of them and for every action on this DataFrame.  Raises CohortError."""
+        """The ranges of each task, the same for every action on this DataFrame.  Raises CohortError."""
         try:
             from sparkcohort.runtime.shell.driver import delegation_tokens  # noqa: PLC0415  only here
             from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415
@@ -111,18 +111,21 @@ class CohortBatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(CohortBatchReader):
-    """As it is, with filters: PySpark refuses a reader that takes some while its configuration says that there are none."""
+    """The reader with push-down of filters.
+
+    A class of its own: PySpark refuses a reader with ``pushFilters`` while spark.sql.python.filterPushdown.enabled is false.
+    """
 
     def __init__(self, options: BatchOptions, load_id: str) -> None:
-        """Nothing is asked yet; ``load_id`` tells one ``load()`` from another."""
+        """No broker is asked yet; ``load_id`` is the identity of one ``load()``."""
         super().__init__(options)
         self._load_id = load_id
 
     @message_first
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  PySpark's name
-        """Take the filters that bound what is read; those whose bounds say less than they do go back to Spark.
+        """Take the filters that bound what is read; return those that Spark must apply again, since their bounds are wider.
 
-        Raises OptionError where this ``load()`` is read with other filters already.
+        Raises OptionError where this ``load()`` is already read with other filters.
         """
         from sparkcohort.runtime.shell.driver.load_selections import claim  # noqa: PLC0415  only here
 
@@ -133,13 +136,13 @@ class FilteringBatchReader(CohortBatchReader):
 
 
 class RangesReader:
-    """What a task has in place of the planning reader."""
+    """The reader of a task; the planning process has ``CohortBatchReader``."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of one input partition, on an executor; the same ones whenever it is asked again."""
+        """The rows of one input partition, on an executor; the same rows at every call."""
         from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed  # noqa: PLC0415  only tasks
         from sparkcohort.streaming.session_zone import check_session  # noqa: PLC0415  likewise
 
@@ -157,7 +160,7 @@ class RangesReader:
 
 
 def condition_of(pushed: Filter, columns: Columns) -> Condition | None:
-    """A filter as a condition on where records are, or None if it is none."""
+    """A filter as a condition on topic, partition, offset or timestamp; None where it is on something else."""
     comparison = _COMPARED.get(type(pushed))
     column = _place(pushed, columns)
     if comparison is None or column is None:
@@ -171,7 +174,7 @@ def condition_of(pushed: Filter, columns: Columns) -> Condition | None:
 
 
 def _place(pushed: Filter, columns: Columns) -> Field | None:
-    """Which of the columns that tell a record's place a filter is about; the fields of values are none."""
+    """The column of a record's place that a filter is about; None for other columns and for fields within a column."""
     path: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(path) != 1:
         return None
@@ -189,7 +192,7 @@ def _value(column: Field, value: object) -> Value | None:
 
 
 def _is_done(pushed: Filter, condition: Condition | None, options: BatchOptions) -> bool:
-    """Whether Spark needn't look at the rows again."""
+    """Whether the bounds are exact, so that Spark needn't apply the filter again."""
     if isinstance(pushed, IsNotNull):
         return _place(pushed, options.source.columns) is not None  # these are never null
     return condition is not None and condition.exact

@@ -17,13 +17,13 @@ def cut_ranges(
     longest: int | None = None,
     costs: Sequence[int] = (),
 ) -> list[list[Range]]:
-    """Cut ranges, laid end to end, into at most as many pieces as ``parts``, in proportion to these, none empty.
+    """Cut ranges, laid end to end, into at most ``len(parts)`` pieces, in proportion to ``parts``; no piece is empty.
 
-    ``costs`` are those of one offset of each range (1 where left out); a piece's length is what its offsets cost.
-    Every cut goes to the nearest place near its ideal one: between two ranges, or inside a range if both sides
-    keep about ``shortest``.  Then no piece exceeds its ideal length by more than 2 * ``shortest``, or two offsets of
-    the dearest range.  If that yields fewer than ``least`` pieces, or one of more than ``longest`` offsets, the cuts
-    are made exactly, anywhere; a piece that still has too many offsets is cut into more.
+    ``costs`` are those of one offset of each range, 1 without; the length of a piece is the cost of its offsets.  Each cut
+    is made near its ideal place: between two ranges, or inside a range if both sides keep about ``shortest``.  Then no piece
+    exceeds its ideal length by more than 2 * ``shortest``, or two offsets of the dearest range.  If that gives fewer than
+    ``least`` pieces, or a piece of more than ``longest`` offsets, the cuts are made at their ideal places.  A piece that
+    still has too many offsets is cut again.
 
     >>> a, b = Range("t", 0, 0, 100), Range("t", 1, 500, 510)
     >>> cut_ranges([a, b], [1, 1], shortest=20)[0], cut_ranges([a, b], [1, 1], costs=[1, 10])[0]
@@ -36,7 +36,7 @@ def cut_ranges(
     pieces = line.pieces(line.near(parts, shortest))
     if len(pieces) < least or _too_long(pieces, longest):
         pieces = line.pieces(line.exact(parts))
-    if len(pieces) < least:  # an offset that costs more than a piece should
+    if len(pieces) < least:  # one offset may cost more than a whole piece: cut by number, not by cost
         by_number = _RangeLine(ranges, [1] * len(ranges))
         pieces = by_number.pieces(by_number.exact([1] * len(parts)))
     return [part for piece in pieces for part in _limit_length(piece, longest)]
@@ -59,7 +59,7 @@ def _limit_length(piece: list[Range], longest: int | None) -> list[list[Range]]:
 
 
 class _RangeLine:
-    """Ranges laid end to end, a place on the line being what all offsets before it cost."""
+    """Ranges laid end to end; a place on the line is the cost of all offsets before it."""
 
     def __init__(self, ranges: Sequence[Range], costs: Sequence[int]) -> None:
         self._ranges, self._costs = ranges, costs
@@ -95,7 +95,7 @@ class _RangeLine:
         return sorted({*cuts, edges[-1]})
 
     def pieces(self, cuts: Sequence[int]) -> list[list[Range]]:
-        """What lies between cuts, which are before offsets."""
+        """The ranges between each two cuts."""
         pieces: list[list[Range]] = []
         index = 0
         for first, last in pairwise(cuts):

@@ -1,6 +1,6 @@
-"""PySpark's types and ours.
+"""PySpark's types from ours, and back.
 
-Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
+Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have no JVM.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS: Final = {each: kind for kind, each in PLAIN.items()}
 
 
 def data_type(kind: ColumnType) -> DataType:
-    """PySpark's type, all of which may be null.
+    """PySpark's type; every part of it is nullable.
 
     >>> data_type(array(ColumnType("int"))).simpleString()
     'array<int>'
@@ -67,7 +67,7 @@ def data_type(kind: ColumnType) -> DataType:
 
 
 def column_type(kind: DataType) -> ColumnType:
-    """Our type for PySpark's.  What we don't have, or may not be null inside, is a kind that nothing else is.
+    """Our type for PySpark's.  A type that we don't have, or with NOT NULL inside, gets a kind that equals no other.
 
     >>> str(column_type(ArrayType(IntegerType(), containsNull=False)))
     'array<int> with NOT NULL inside'

@@ -1,6 +1,6 @@
-"""Ranges straight from Kafka, as a task reads them: what no agent has of a stream's batch, and all of a batch read.
+"""Direct reads from Kafka in a task: ranges that no agent has, and all ranges of a batch read.
 
-A new Python worker imports this before its first row, and the Kafka client with its first direct read only.
+A new Python worker imports this before its first row, and the Kafka client only with its first direct read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("sparkcohort.task")
 class DirectRead:
     """One task's direct read.
 
-    Behind the last row ``replaced`` are the topics that were made anew meanwhile, ``malformed`` what could not be decoded.
+    After the last row ``replaced`` are the recreated topics, and ``malformed`` counts the records that could not be decoded.
     """
 
     def __init__(self, options: SourceOptions, elsewhere: Elsewhere | None = None) -> None:
@@ -65,7 +65,7 @@ class DirectRead:
 
 
 def _await_token(kafka: Mapping[str, str]) -> None:
-    """Have a token before anybody is asked for records: a provider that fails for a moment is waited for.  Raises CohortError."""
+    """Wait for a token before the first fetch, also through short failures of the provider.  Raises CohortError."""
     from sparkcohort.runtime.shell.kafka.tokens import await_token  # noqa: PLC0415  with the Kafka client
     from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider  # noqa: PLC0415  only for such a query
 
@@ -77,7 +77,7 @@ def _await_token(kafka: Mapping[str, str]) -> None:
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order, small batches joined; large ones pass as they are, without a copy.
 
-    Each batch costs PySpark and the JVM alike, whatever is in it.
+    Each batch costs PySpark and the JVM the same, whatever its size.
     """
     pending: list[pa.RecordBatch] = []
     rows = nbytes = 0

@@ -32,8 +32,8 @@ def unusable_reason(error: Exception) -> str:
 
 
 def _old_pyspark_version() -> str:
-    """The version of a PySpark that is too old for the source; else an empty text."""
-    import pyspark  # noqa: PLC0415  a process that looks for sources has imported it
+    """The version of a PySpark that is too old for the source, else ""."""
+    import pyspark  # noqa: PLC0415  PySpark has imported it before it looks for sources
 
     version = str(getattr(pyspark, "__version__", "of unknown version"))
     numbers = re.match(r"(\d+)\.(\d+)", version)

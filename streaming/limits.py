@@ -1,19 +1,17 @@
-"""How much a batch may read, and whose it is: the options' limits, shared over what waits.
+"""How much a batch may read: the limits of the options, shared over the partitions with a backlog.
 
-Every partition with something waiting gets one record first, as far as the limits go; where they don't go round, those
-come first whose last turn is longest ago, and only they get more.  What is left goes *by backlog*, as Spark has it, but
-nobody is starved by it: one partition that comes back with a day's backlog would have all the others, which are at
-their logs' ends, crawl after it until that day is read.  So half of a limit is everybody's alike (who needs less leaves
-the rest to the others, which is max-min fairness), and nobody gets less than that half would give him.  Where all get
-more than that by backlog, shares are Spark's.  A partition that is level with its log therefore stays so as long as what
-comes in fits its part of half the limit, and the other half at least goes where most waits.
+Each partition with a backlog gets one record first.  Where a limit is too small for that, the partitions that have waited
+longest since their last turn come first, and only they get more.  The rest is shared *by backlog*, as Spark does it, with a
+floor: half of a limit is shared alike (max-min fairness), and no partition gets less than its part of that half.  Without
+the floor one partition with a day's backlog would slow all others down until that day is read.  Where every share by backlog
+is above the floor, shares are Spark's.
 
-Not more than half, since shares by backlog have a merit: when a query itself was down, every partition is late by the
-same time, and going on by backlog brings them to the present together, which is what watermarks want.
+The floor is not more than half: after a query was down, every partition is late by the same time.  Shares by backlog bring
+them to the present together, which is what watermarks need.
 
-``maxBytesPerTrigger`` is soft, since Kafka doesn't tell sizes before it is asked for the records.  A record counts as what
-its partition's have had so far, else as its topic's; where a topic hasn't been read at all as ``UNREAD_BYTES``.  A
-surprise stays small: of a partition no more is read at once than ``GROWTH`` times what has been seen of it.
+``maxBytesPerTrigger`` is soft, since Kafka doesn't report sizes before the records are fetched.  A record counts as the mean
+of its partition, else of its topic, else as ``UNREAD_BYTES``.  At most ``GROWTH`` times the offsets that were read of a
+partition so far are read of it at once, so a wrong estimate costs little.
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 Amounts: TypeAlias = Mapping[TopicPartition, int]
 
 UNREAD_BYTES: Final = 1 << 20
-"""What a record of a topic that nobody has read yet counts as: the most that a broker takes unless told otherwise."""
+"""What a record of a topic without any read record counts as: the brokers' default of ``message.max.bytes``."""
 
 GROWTH: Final = 10
-"""How many times the offsets that have been seen of a partition a limit of bytes lets it read in one batch."""
+"""With a limit of bytes: the most offsets of a partition in one batch, as a multiple of those read so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,10 @@ UNLIMITED: Final = Limits()
 def share(
     backlog: Amounts, limits: Limits, *, sizes: Sizes | None = None, turns: Amounts | None = None
 ) -> dict[TopicPartition, int]:
-    """Divide a batch over partitions; returns how many offsets of each are read, of those with none as well.
+    """Divide a batch over partitions; returns the number of offsets to read of each partition, 0 included.
 
-    Limits in offsets are never exceeded, and without one of bytes the batch is as large as they allow.  ``turns``: when
-    each was read last, in numbers that grow; those that aren't in it have waited longest.
+    Limits in offsets are never exceeded.  Without a limit in bytes the batch is as large as they allow.  ``turns`` has the
+    number of the batch in which each partition was read last; a partition without one has waited longest.
 
     >>> a, b, c = (TopicPartition("t", p) for p in range(3))
     >>> share({a: 1_000, b: 3_000}, Limits(100)) == {a: 25, b: 75}
@@ -82,7 +80,7 @@ def share(
 
 
 class _BatchBudget:
-    """What is left of a batch's limits while it is handed out."""
+    """What remains of a batch's limits while records are handed out."""
 
     def __init__(self, limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]) -> None:
         self._offsets, self._nbytes, self._topics = limits.offsets, limits.nbytes, dict(limits.topics)
@@ -90,11 +88,11 @@ class _BatchBudget:
         self._costs = {} if limits.nbytes is None else {tp: max(_mean(sizes, tp), 1) for tp in partitions}
 
     def credible(self, tp: TopicPartition) -> int:
-        """How many offsets of a partition are believed to be as large as those that have been seen."""
+        """How many offsets of a partition may be read on the strength of its sizes so far."""
         return max(GROWTH * self._sizes.total(tp), self._most // UNREAD_BYTES, 1)
 
     def enough_for(self, amounts: Amounts) -> bool:
-        """Whether all of it can be read."""
+        """Whether the limits allow all of these amounts."""
         by_topic: dict[str, int] = {}
         for tp, amount in amounts.items():
             by_topic[tp.topic] = by_topic.get(tp.topic, 0) + amount
@@ -105,7 +103,7 @@ class _BatchBudget:
         )
 
     def one_each(self, order: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Hand out one record each in this order; the first gets it whatever its size, who doesn't fit in ends it."""
+        """Hand out one record each, in this order, until one doesn't fit.  The first record is handed out whatever its size."""
         served: set[TopicPartition] = set()
         for tp in order:
             if self._topics.get(tp.topic) == 0:
@@ -122,7 +120,7 @@ class _BatchBudget:
         return served
 
     def divide(self, backlog: Amounts) -> Amounts:
-        """What every partition gets of the rest."""
+        """The share of each partition in what remains."""
         limited: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in self._topics}
         for tp, amount in backlog.items():
             if tp.topic in limited:
@@ -143,9 +141,9 @@ def _mean(sizes: Sizes, tp: TopicPartition) -> int:
 
 
 def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> dict[TopicPartition, int]:
-    """Shares of ``limit`` by backlog, none below what half the limit, shared alike, would give.
+    """Shares of ``limit`` by backlog, none below the share in half of the limit, shared alike.
 
-    ``costs`` are those of one offset, 1 without; then the shares sum up to the limit exactly.
+    ``costs`` are those of one offset; without them each is 1, and the shares add up to the limit exactly.
 
     >>> a, b, c = (TopicPartition("t", p) for p in range(3))
     >>> [*by_backlog({a: 1_000, b: 3_000}, 100).values()], [*by_backlog({a: 10, b: 3_000, c: 9_990_000}, 100).values()]
@@ -159,9 +157,7 @@ def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> di
     fixed = sum(weight for weight in weights.values() if weight <= alike)
     large = sorted((weight, tp) for tp, weight in weights.items() if weight > alike)
     large_weight, granted = sum(weight for weight, _ in large), 0
-    while (limit - fixed) * large[granted][
-        0
-    ] < alike * large_weight:  # ends: at the latest, one has all that the others leave
+    while (limit - fixed) * large[granted][0] < alike * large_weight:  # ends at the latest with the last one
         large_weight, fixed, granted = large_weight - large[granted][0], fixed + alike, granted + 1
     parts = {tp: min(weight, alike) for tp, weight in weights.items()}
     parts |= {tp: (limit - fixed) * weight // large_weight for weight, tp in large[granted:]}
@@ -169,7 +165,7 @@ def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> di
     remainder = limit - sum(amount * cost[tp] for tp, amount in shares.items())
     remainders = {tp: (limit - fixed) * weight % large_weight for weight, tp in large[granted:]}
     order = sorted(backlog, key=lambda tp: (shares[tp] * cost[tp] - parts[tp], -remainders.get(tp, 0), tp))
-    for most in (1, limit):  # one more each, then whatever fits where one record costs more than another
+    for most in (1, limit):  # one more each; then, where costs differ, as many as still fit
         for tp in order:
             more = min(backlog[tp] - shares[tp], remainder // cost[tp], most)
             shares[tp], remainder = shares[tp] + more, remainder - more * cost[tp]
@@ -177,7 +173,7 @@ def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> di
 
 
 def _level(weights: Iterable[int], amount: int) -> int:
-    """The most that each may have when all share an amount alike, and who needs less leaves the rest to others.
+    """The most that each may have when all share an amount alike and unneeded parts go to the others (max-min fairness).
 
     >>> _level([10, 90, 90], 110)
     50

@@ -1,7 +1,7 @@
-"""What a micro-batch reads, and in which pieces: the next end, and slots.
+"""The end of a micro-batch, and the slots in which it is read.
 
-Everything is arithmetic on offsets.  An offset range's length bounds its rows and is taken for them; what it costs to read
-is estimated from the sizes of what was read before (see ``record_sizes``).
+Everything is arithmetic on offsets.  The length of an offset range bounds its rows and counts as their number.  The cost of
+reading it is estimated from the sizes of earlier records (``record_sizes``).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sparkcohort.streaming.source_offsets import Offsets
 _RECORD = RECORD_BYTES + TYPICAL_BYTES
 
 TASK_COST = 20_000 * _RECORD
-"""What pays for one task more: a Python task costs about 20 ms, in which the JVM takes in as many rows."""
+"""The least cost for which one more task pays: a Python task costs about 20 ms, the time of so many rows in the JVM."""
 
 SPLIT_COST = 50_000 * _RECORD
-"""From which a range may be split: the second piece needs a reader and a fetch position of its own."""
+"""The least cost at which a range may be split: the second piece needs a reader and a fetch position of its own."""
 
 SLOTS_WITHOUT_MEMBERS = 8
-"""Slots of the first batch, when nobody has joined yet and nobody knows how many cores there are."""
+"""Slots of the first batch: no member has joined yet, so the number of cores is unknown."""
 
-Costs: TypeAlias = Mapping[tuple[str, int], int]  # of one offset; plain tuples are found faster in thousands
+Costs: TypeAlias = Mapping[tuple[str, int], int]  # of one offset; look-ups of plain tuples are faster
 
-_OVERLOAD = 1.25  # a member with more than this multiple of its fair share is relieved, locality or not
+_OVERLOAD = 1.25  # a member with more than this multiple of its fair share gives ranges up, at the price of locality
 
 
 def next_end(
@@ -45,12 +45,12 @@ def next_end(
     reset: Offsets | None = None,
     deleted: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, int]:
-    """Where the next batch ends; equal to ``start`` when nothing waits.
+    """Where the next batch ends; equal to ``start`` when there is nothing to read.
 
-    A partition stays at its start if it is ``held``, has no known log end, or has one below its start (a stale
-    answer, or data loss that the caller has not accepted).  New partitions enter as soon as their ``beginnings``
-    are known.  ``reset``: go on from these offsets without reading up to them; ``gone``: partitions deleted.
-    ``sizes`` and ``turns`` as for ``limits.share``.
+    A partition stays at its start if it is one of ``stuck_partitions``, has no known log end, or a log end below its start
+    (a stale answer, or data loss that the caller has not accepted).  New partitions enter as soon as their ``beginnings`` are
+    known.  ``reset`` has offsets to go on from without reading up to them.  ``deleted`` are partitions to leave out.  ``sizes``
+    and ``turns`` as for ``limits.share``.
     """
     reset, deleted = reset or {}, frozenset(deleted)
     entering = {tp: offset for tp, offset in (beginnings or {}).items() if tp in log_ends and tp not in start}
@@ -62,18 +62,19 @@ def next_end(
 
 
 class StartBehindEnd(CohortError):
-    """Partitions of a batch start behind their end, and no loss that was accepted explains it."""
+    """A batch would go backwards: a partition starts behind its end, and no accepted loss explains it."""
 
 
 def ranges_between(
     start: Offsets, end: Offsets, beginnings: Offsets, reset: Offsets | None = None
 ) -> tuple[Range, ...]:
-    """The ranges of a batch, sorted, empty ones left out.
+    """The ranges of a batch, sorted, without empty ones.
 
-    A partition that only ``end`` has is new: it is read from its beginning (Spark's rule, and so also for a
-    checkpoint that ``format("kafka")`` left); raises KeyError when ``beginnings`` doesn't have it.  ``reset``: where to
-    begin instead of ``start`` after a loss that was accepted.  Raises StartBehindEnd for any other range that would go
-    backwards: what there is to read isn't known then, and nothing may be skipped.
+    A partition that only ``end`` has is new: it is read from its beginning (Spark's rule, which also holds for a checkpoint
+    of ``format("kafka")``).  ``reset`` has where to begin instead of ``start`` after an accepted loss.
+
+    Raises KeyError for a new partition without a beginning, and StartBehindEnd for any other range that would go backwards:
+    it is unknown then what to read, and nothing may be skipped.
     """
     firsts = {**{tp: start[tp] if tp in start else beginnings[tp] for tp in end}, **(reset or {})}
     backwards = [(tp, firsts[tp], last) for tp, last in sorted(end.items()) if firsts[tp] > last]
@@ -87,8 +88,8 @@ def _backwards(ranges: Sequence[tuple[TopicPartition, int, int]]) -> StartBehind
     more = f" and {len(ranges) - 10} more" if len(ranges) > 10 else ""
     return StartBehindEnd(
         f"the planned batch goes backwards: {names}{more}. Its start and its end come from two different plans (a checkpoint "
-        "that was changed by hand, or that another query uses, too), or a topic was made anew. Nothing was read. Give the "
-        "query its own checkpointLocation again, or a new one, and say by startingOffsets where it is to start"
+        "that was changed by hand, or that another query uses, too), or a topic was recreated. Nothing was read. Give the "
+        "query its own checkpointLocation again, or a new one with startingOffsets"
     )
 
 
@@ -100,7 +101,7 @@ def new_partitions(start: Offsets, end: Offsets) -> frozenset[TopicPartition]:
 def hold_back(new_records: int, min_offsets: int | None, elapsed_ms: int | None, max_delay_ms: int) -> bool:
     """Whether to wait for more (minOffsetsPerTrigger, maxTriggerDelay), as Spark's Kafka source does.
 
-    ``elapsed_ms`` is the time since the last batch was let through; None before the first, which never waits.
+    ``elapsed_ms`` is the time since the last batch; None before the first, which never waits.
     """
     if min_offsets is None or elapsed_ms is None:
         return False
@@ -117,15 +118,16 @@ def make_slots(
     max_records: int | None = None,
     probe: bool = False,
 ) -> tuple[Slot, ...]:
-    """Cut the ranges of a batch (at most one per partition) into slots, the pieces that tasks read.
+    """Cut the ranges of a batch (at most one per partition) into slots, each read by one task.
 
-    Together the slots have every offset once, each ascending.  ``cores`` maps member to the tasks it can run at
-    once; a partition whose owner isn't in it counts as unowned.  A member's slot has ranges of its own partitions
-    only; what nobody owns, and what a large batch must take off an overloaded member so that other cores don't
-    idle, goes to slots of no member.  As many slots as cores when there is much to read, few when little, alike in
-    what they cost: bytes as ``sizes`` has them, and something for each record.
-    ``min_partitions``: about so many slots at least, as far as there are records; ``max_records``: never more
-    records in one slot; both by splitting ranges, however small.  ``probe``: one empty slot more.
+    Together the slots have every offset once, ascending in each slot.  ``cores`` maps a member to the tasks that it can run
+    at once; a partition whose owner isn't in it counts as unowned.  A member's slot has ranges of its own partitions only.
+    Slots without a member have unowned partitions, and what an overloaded member gives up so that other cores don't idle.
+    There are as many slots as cores when there is much to read, fewer when there is little.  They cost about the same: the
+    bytes by ``sizes``, and an amount for each record.
+
+    ``min_partitions``: at least about so many slots, as far as there are records.  ``max_records``: the most records of one
+    slot.  Both split ranges, however small.  ``probe``: one more slot, empty.
     """
     whole = [r for r in sorted(ranges) if r.end > r.start]
     costs = (sizes or Sizes()).weights(r[:2] for r in whole)
@@ -173,16 +175,16 @@ def _by_owner(
 
 
 def _fair(member: str, total: int, cores: Mapping[str, int]) -> int:
-    """What a member's cores would have of a batch's cost if all cores had as much."""
+    """A member's share of a batch's cost if all cores had equal shares."""
     return total * max(cores[member], 1) // sum(max(n, 1) for n in cores.values())
 
 
 def _relieve(
     own: dict[str, list[Range]], loads: dict[str, int], total: int, cores: Mapping[str, int], costs: Costs
 ) -> list[Range]:
-    """Take off each overloaded member what exceeds its fair share, from the ends of its largest ranges.
+    """Take from each overloaded member what exceeds its fair share, from the ends of its largest ranges.
 
-    The beginnings stay, since those are what its agent has fetched ahead.
+    The member keeps the beginnings: its agent has fetched them ahead.
     """
     pieces: list[Range] = []
     for member, ranges in own.items():
@@ -200,7 +202,7 @@ def _relieve(
 
 
 def _offsets_to_keep(records: int, fair: int, cost: int) -> int:
-    """How many of a range's offsets its owner keeps when it may keep ``fair``: all or none if splitting won't pay."""
+    """How many offsets of a range its owner keeps when it may keep ``fair``: all or none if splitting doesn't pay."""
     count = min(records, max(fair, 0) // cost)
     if SPLIT_COST // 2 <= count * cost <= records * cost - SPLIT_COST // 2:
         return count
@@ -208,12 +210,12 @@ def _offsets_to_keep(records: int, fair: int, cost: int) -> int:
 
 
 def _by_core(load: int, slots: int, cores: int) -> list[int]:
-    """What each of a member's cores has of its own to read."""
+    """The cost of a member's own slots by core."""
     return [load // max(slots, 1)] * slots + [0] * (max(cores, 1) - slots)
 
 
 def _filling(busy: Sequence[int], ranges: int, cost: int) -> list[int]:
-    """The sizes of what is for whoever is free first, largest first: such that all cores end together."""
+    """The costs of the slots without a member, largest first, such that all cores end together."""
     free = sorted(busy)
     most = _useful(ranges, cost, len(free))
     while most > 1 and (cost + sum(free[:most])) // most - free[most - 1] < TASK_COST:
@@ -223,7 +225,7 @@ def _filling(busy: Sequence[int], ranges: int, cost: int) -> list[int]:
 
 
 def _useful(ranges: int, cost: int, limit: int) -> int:
-    """How many slots pay: by cost, by ranges unless splitting pays, within ``limit``."""
+    """How many slots pay: by cost, by the number of ranges unless splitting pays, at most ``limit``."""
     return min(max(limit, 1), -(-cost // TASK_COST), max(ranges, cost // SPLIT_COST))
 
 

@@ -1,8 +1,8 @@
-"""What Spark's progress events tell of our sources: for whoever asks, for Prometheus, and for the Kafka group.
+"""Spark's progress events: offsets behind the ends of the logs, and batches that Spark has committed.
 
-A Python source can give a progress event its offsets, but no metrics, and is told that a batch is in the commit log only
-with the next trigger.  A listener sees the event as soon as Spark has committed the batch (``MicroBatchExecution``:
-``markMicroBatchEnd`` comes before ``finishTrigger``).
+A Python source can add no metrics to a progress event, and learns only with the next trigger that a batch is in the commit
+log.  A listener sees the event as soon as Spark has committed the batch (``MicroBatchExecution``: ``markMicroBatchEnd``
+comes before ``finishTrigger``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OFFSETS = msgspec.json.Decoder(_Offsets)
 def offsets_behind_latest(progress: Any) -> list[dict[str, str]]:
     """How far a batch was behind the ends of the logs, for each source of ``query.lastProgress`` or of an event's ``progress``.
 
-    In the names and the form of Spark's own Kafka source, ``{"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "7",
-    "avgOffsetsBehindLatest": "3.5"}``, over all partitions, in records; empty for a source that has told no ends of logs.
+    Names and form are those of Spark's own Kafka source, ``{"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "7",
+    "avgOffsetsBehindLatest": "3.5"}``, over all partitions, in records.  Empty for a source that reports no ends of logs.
     """
     return [
         {f"{name}OffsetsBehindLatest": str(value) for name, value in source.offsets_behind._asdict().items()}
@@ -35,21 +35,21 @@ def offsets_behind_latest(progress: Any) -> list[dict[str, str]]:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Tells each Cohort source of this application which batches Spark has committed: ``spark.streams.addListener``.
+    """Reports each committed batch to the Cohort sources of this application: ``spark.streams.addListener``.
 
-    With it the Kafka group has a batch as soon as Spark's commit log has it, however long the trigger; without it, with the
-    next trigger.  And ``cohort_offsets_behind_latest_min``, ``_max`` and ``_avg`` have values.
+    With it the Kafka group has a batch as soon as Spark's commit log has it; without it, at the next trigger.  It also gives
+    ``cohort_offsets_behind_latest_min``, ``_max`` and ``_avg`` their values.
     """
 
     def __init__(self) -> None:
-        """One for an application, for as long as it runs."""
+        """Make one for each application, for as long as it runs."""
         self._reports = BatchReports()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  PySpark's name
-        """Nothing is known of the query yet."""
+        """Nothing to do: there is no batch yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  PySpark's name
-        """A batch is in the commit log; Spark's events wait for this, so it only hands on."""
+        """A batch is in the commit log: queue the report.  Spark's next event waits for this call."""
         progress = event.progress
         sources = tuple(source for source in _sources(progress) if source is not None)
         if sources:
@@ -58,10 +58,10 @@ class ProgressListener(StreamingQueryListener):
             self._reports.add_batch(batch, is_ours=is_ours)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  PySpark's name
-        """No batch, so nothing to tell."""
+        """Nothing to do: there is no batch."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  PySpark's name
-        """What waits to be told of the query is of no use any more."""
+        """Drop the reports of the query that are not sent yet."""
         self._reports.forget(str(event.id))
 
     def close(self) -> None:
@@ -88,6 +88,6 @@ def _source(end: str | bytes, latest: str | bytes) -> calls.SourceProgress | Non
         return None
     try:
         lag = offsets_behind(end_offsets, _OFFSETS.decode(latest))
-    except (ValueError, RecursionError):  # no ends were told
+    except (ValueError, RecursionError):  # the event has no ends of logs
         lag = None
     return calls.SourceProgress(end_offsets, lag)

@@ -1,7 +1,7 @@
-"""Where the user's own modules are on this host: what ``--py-files`` and ``addPyFile`` have brought.
+"""The user's own modules on this host, from ``--py-files`` and ``addPyFile``.
 
-PySpark gives the workers of data sources the folder of shipped files but not the archives in it, and its stream runner
-on the driver a folder within that one which nobody has made.
+PySpark puts the folder of shipped files on the path of data source workers, but not the archives in it.  The stream runner
+on the driver gets a folder within that one which does not exist.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def pyfile_paths() -> list[str]:
 
 
 def has_own_provider(kafka: Mapping[str, str]) -> bool:
-    """Whether tokens are made by a function of the user's, not by one that comes with us."""
+    """Whether the token provider is the user's function and not one of sparkcohort."""
     provider = kafka.get("sasl.oauthbearer.provider", "")
     return bool(provider) and not provider.startswith("sparkcohort.")
 
 
 def find_pyfiles() -> None:
-    """Have this process find the user's own modules."""
+    """Put the user's own modules on this process's path."""
     sys.path += [entry for entry in pyfile_paths() if entry not in sys.path]

@@ -1,8 +1,7 @@
-"""The pipe between a Python worker and the JVM, a TCP connection unless Spark is told otherwise: nobody waits on it.
+"""No delayed acknowledgements on the TCP connection between a Python worker and the JVM.
 
-Spark writes a task's command, then its input, and the kernel keeps the second back until the first is acknowledged (Nagle's
-algorithm), which the kernel at the other end puts off for 40 ms in the hope of data to send along.  That was half of
-what a small task took.
+Spark writes a task's command, then its input.  The kernel keeps the second back until the first is acknowledged (Nagle's
+algorithm), and the other end delays the acknowledgement by 40 ms.  That was half of the time of a small task.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 def set_quickack() -> None:
-    """Acknowledge at once what has come on this process's TCP connections, and keep nothing back that is written to them.
+    """Acknowledge at once on all TCP connections of this process, and send at once.
 
-    For a Python worker, once a task: the kernel goes back to putting off acknowledgements by itself.
+    A Python worker calls this in each task: the kernel returns to delayed acknowledgements by itself.
     """
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     with suppress(OSError), os.scandir("/proc/self/fd") as open_ones:
         for entry in open_ones:
-            with suppress(OSError):  # closed by now: what is read here
+            with suppress(OSError):  # the descriptor of this scan is closed by now
                 _set_quickack_of(int(entry.name))
 
 

@@ -1,7 +1,7 @@
-"""Spark's calls, answered: where to start, how far to go, who reads what.
+"""Spark's calls to a stream reader: where to start, where the next batch ends, which task reads what.
 
-The reader lives in PySpark's stream runner process, one per query.  Its constructor also runs in the process that
-plans reads, so nothing is joined, opened or spawned before the first call that only the runner gets.
+The reader lives in PySpark's stream runner process, one per query.  Its constructor also runs in the process that plans
+reads.  So nothing is joined, opened or spawned before the first call that only the runner gets.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("sparkcohort.reader")
 
 NO_LIMIT = 2**62
-"""What ``getDefaultReadLimit`` says without ``maxOffsetsPerTrigger``.  Not ReadAllAvailable: that is what Spark asks for under
-Trigger.Once and nowhere else, so the two can be told apart (SPARK-45178)."""
+"""The default read limit without ``maxOffsetsPerTrigger``.  Not ReadAllAvailable, which Spark uses for Trigger.Once only: so the
+reader can recognize Trigger.Once (SPARK-45178)."""
 REFRESH_S = 0.2
 HELD_POLL_S = 0.5
 
 
 class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Answers Spark for one query; see ``Session`` for what runs behind it."""
+    """The stream reader of one query; ``Session`` has what runs on the driver for it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._session: Session | None = None
         self._first_start: Offsets | None = None  # where batch 0 starts, until its end is planned, too
         self._asked_end = self._replayed = False
-        self._late: bool | None = None  # whether Spark's logs may be behind, once it is known
+        self._late: bool | None = None  # whether Spark may write its logs asynchronously; None: unknown yet
         self._ran = False
         self._available_now = self._is_once = False
         self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
@@ -61,16 +61,16 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batches = 0
         self._offsets = KnownOffsets()
         self._first_ids: Ids = {}
-        self._ids: Ids = {}  # of the topics that the offsets are of from which Spark goes on
+        self._ids: Ids = {}  # topic ids of the last start offset
 
     def __reduce__(self) -> tuple[Callable[[SourceOptions], SlotReader], tuple[SourceOptions]]:
-        """Executors get what reads a slot, and the options: it is pickled with every read function."""
+        """Pickle as the reader of a slot with the options: Spark pickles the reader with every read function."""
         return reader_on_executor, (self._options,)
 
     @property
     def _driver(self) -> Session:
         if self._session is None:
-            # Here, since the process that plans a read imports this module, too.
+            # Imported here: the process that plans a read imports this module, too, and needs none of it.
             try:
                 from sparkcohort.assignors import ASSIGNORS  # noqa: PLC0415
                 from sparkcohort.runtime.shell.agent.listener_runner import check  # noqa: PLC0415
@@ -103,7 +103,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """Where a query without a checkpoint starts: the same answer until the first batch is committed.
 
-        Asked again when batch 0 is replayed: then the batch itself says whether the answer counts (``Session.replayed``).
+        Spark calls this again when it replays batch 0.  Then ``Session.replayed`` decides by the batch whether the answer
+        counts.
         """
         session = self._driver
         start = session.initial()
@@ -130,7 +131,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limits = self._limits(limit)
         try:
             end, ids_now = self._next_end(session, begin, ids, limits, trigger)
-        finally:  # while Spark writes the end into its own log, Python has nothing else to do
+        finally:  # the commit runs while Spark writes the end into its own log
             self._commit(session, begin, final=self._available_now)
         idle = end == begin and all(ids_now.get(topic) == topic_id for topic, topic_id in ids.items())
         value = start if idle else self._offsets.write(end, ids_now)
@@ -143,7 +144,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session.announce(end)
         session.join(bounded=self._trigger(limit).bounded)
         if idle:
-            session.flush_commits()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
+            session.flush_commits()  # so that all is committed when an idle query is stopped
             return start
         self._last_progress = time.monotonic()
         if limits:
@@ -157,11 +158,11 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
-        """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
+        """Plan the ranges ``[start, end)``: one input partition for each slot.  A second call makes another plan of the same ranges."""
         first, last = self._offsets.read(start), self._offsets.read(end)
         session, ids = self._driver, self._offsets.ids(end)
         if self._first_start is not None and not self._asked_end:
-            first = session.replayed(last, ids)  # no batch is new whose end nobody asked for
+            first = session.replayed(last, ids)  # Spark did not ask for this end in this run: the batch is a replay
             self._replayed = True
         else:
             self._first_start = None
@@ -193,13 +194,13 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ranges(self, session: Session, start: Offsets, end: Offsets, ids: Ids, ids_now: Ids) -> tuple[Range, ...]:
         new = planner.new_partitions(start, end)
-        # A topic made anew: what was left of the old one can't be read, and the new one begins with the next batch.
+        # A recreated topic: the rest of the old log can't be read, and the new log begins with the next batch.
         recreated = {topic for topic, topic_id in ids_now.items() if ids.get(topic, topic_id) != topic_id}
         if recreated:
             start = {tp: offset for tp, offset in start.items() if tp.topic not in recreated}
             end = {tp: offset for tp, offset in end.items() if tp in new or tp.topic not in recreated}
         beginnings = session.beginnings_of_new(new) if new else {}
-        # What has aged out since it was planned the session has told of.
+        # Records may have aged out since the batch was planned; the session has reported their loss.
         entering = {tp: min(offset, end[tp]) for tp, offset in beginnings.items()}
         return planner.ranges_between(start, end, entering, session.explained(start, end))
 
@@ -208,9 +209,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return SlotReader(self._options).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark's logs have the batch that ended at ``end``: told late, with a batch after it, but true under every mode."""
+        """Spark's logs have the batch that ended at ``end``.  Spark calls this with the batch after it, in every mode."""
         ids = self._offsets.ids(end)
-        # What comes after it may be of a topic made anew by now: then Kafka has nothing any more to commit this for.
+        # If the topic was recreated since, Kafka has no log any more to which these offsets belong.
         if self._late and all(self._ids.get(topic, topic_id) == topic_id for topic, topic_id in ids.items()):
             self._driver.commit(self._offsets.read(end), final=False)
 
@@ -227,7 +228,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return hold.QueryTrigger.ONCE if isinstance(limit, ReadAllAvailable) else hold.QueryTrigger.PROCESSING_TIME
 
     def _limits(self, limit: ReadLimit) -> Limits:
-        """What Spark allows of the options' limits: under Trigger.Once, which is to read all there is, none of them."""
+        """The limits of the next batch; none under Trigger.Once, which reads all there is."""
         if not isinstance(limit, ReadMaxRows):
             return UNLIMITED
         offsets = limit.max_rows if limit.max_rows < NO_LIMIT else None
@@ -261,18 +262,24 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session.pause(HELD_POLL_S)
 
     def _hand_over_if_asked(self, session: Session, start: Offsets) -> None:
-        """Here every batch before is in Spark's commit log, and none is planned.  Raises CohortError (HANDED_OVER)."""
+        """Give the group up if another driver asks for it.  Raises CohortError (HANDED_OVER).
+
+        Called only where every earlier batch is in Spark's commit log and none is planned.
+        """
         if session.handover_asked():
             self._commit(session, start, final=False)
             session.reached_clean_point(late=self._may_be_late())
 
     def _commit(self, session: Session, start: Offsets, *, final: bool) -> None:
-        """Commit ``start`` if that is certain to be in Spark's commit log; if not, it comes with ``commit``."""
+        """Commit ``start`` if it is certainly in Spark's commit log; otherwise ``commit`` does it later."""
         if start != self._first_start and not self._may_be_late():
             session.commit(start, final=final)
 
     def _may_be_late(self) -> bool:
-        """Whether Spark's logs may be behind what it asks: not with the checkpoint's own offsets, nor in a bounded query."""
+        """Whether Spark's commit log may lag behind its calls (asynchronous progress tracking).
+
+        Not before the first batch of a run, nor in a bounded query.
+        """
         if self._available_now or not self._ran:
             return False
         if self._late is None:
@@ -294,7 +301,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = snapshot.ends if bounded else session.isolated(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
-        settled = not losses.reset and not losses.gone  # what is lost leaves the offset at once, with its topic's id
+        settled = not losses.reset and not losses.gone  # a loss changes the offset at once: don't wait for more records
         if not bounded and settled and self._holds_back({**start, **beginnings}, ends):
             return start
         return planner.next_end(
@@ -310,7 +317,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _holds_back(self, start: Offsets, ends: Offsets) -> bool:
-        """Whether ``minOffsetsPerTrigger`` wants to wait for more; the first batch is never held."""
+        """Whether ``minOffsetsPerTrigger`` waits for more records; the first batch never waits."""
         backlog = sum(max(end - start.get(tp, end), 0) for tp, end in ends.items())
         elapsed_ms = None if self._last_progress is None else int((time.monotonic() - self._last_progress) * 1000)
         least, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
@@ -318,7 +325,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _where_reachable(session: Session, new: list[TopicPartition]) -> Offsets:
-    """Where new partitions begin; those whose broker has just gone away enter with a later batch."""
+    """Where new partitions begin; one whose broker is unreachable enters with a later batch."""
     try:
         return session.beginnings_of_new(new) if new else {}
     except CohortError as error:

@@ -1,7 +1,7 @@
-"""The schemas that records are read with, where a registry has them: asked for once, when the source is made.
+"""Reader schemas from a schema registry, fetched once, when the source is made.
 
-What is found stays with the options: every process of the query reads with the same schema, whatever the registry gets
-meanwhile.
+They are stored in the options: every process of the query reads with the same schema, also after the registry has a newer
+version.
 """
 
 from __future__ import annotations

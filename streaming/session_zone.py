@@ -1,6 +1,6 @@
-"""What a session's configuration says of a read: a task is the first who knows it.
+"""The session's configuration, checked in a task: Spark passes it as local properties of the job.
 
-Python's processes on the driver are told nothing of it; a task has what was set, as local properties of its job.
+PySpark's processes on the driver don't get it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _UTC_NAMES: Final = (UTC, "Etc/UTC", "Z", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "
 
 
 def local_property(name: str) -> str:
-    """What the job of this task was told; "" where there is none."""
+    """A local property of this task's job, "" where it has none."""
     context = TaskContext.get()
     return (context.getLocalProperty(name) if context else None) or ""
 
 
 def check_session(options: SourceOptions) -> None:
-    """Raises OptionError where this session doesn't allow an option, or ``from_json`` would read a timestamp otherwise in it."""
+    """Raises OptionError for an option that this session disallows, or a timestamp that its ``from_json`` reads differently."""
     if listed := local_property(DISALLOWED):
         from sparkcohort.runtime.shell.options.disallowed import check_allowed  # noqa: PLC0415  with the tables of options
 
@@ -40,7 +40,7 @@ def check_session(options: SourceOptions) -> None:
 
 
 def _check_timestamps(columns: Columns) -> None:
-    """Raises OptionError where from_json would read a timestamp of these columns otherwise in this session."""
+    """Raises OptionError where ``from_json`` in this session would read a timestamp of these columns differently."""
     for column in columns:
         decoding = column.decoding
         if decoding.format is not Format.JSON or column.field not in (Field.KEY, Field.VALUE):

@@ -1,6 +1,6 @@
-"""What crosses to the executors: the right to claim one slot, and the reader that a task has in place of the driver's.
+"""What Spark sends to the executors: the right to claim one slot, and the reader of a task.
 
-The process in which Spark plans a read imports this and sends it on, so nothing here is imported that only a task uses.
+The process in which Spark plans a read imports this module.  So it imports nothing that only a task uses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class SlotPartition(InputPartition):
     """One input partition: the right to claim one slot of a plan.
 
-    ``avoid`` are the addresses of agents that have lately left a task without an answer.
+    ``avoid`` are the addresses of agents that lately did not answer a task.
     """
 
     run: Run
@@ -39,7 +39,7 @@ class SlotPartition(InputPartition):
 
 
 class SlotReader:
-    """What a task has in place of the driver's reader."""
+    """The reader of a task; the driver has ``CohortStreamReader``."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -55,6 +55,6 @@ class SlotReader:
 
 
 def reader_on_executor(options: SourceOptions) -> SlotReader:
-    """What the driver's reader is unpickled as at the start of each task, while Spark waits to send what it is to read."""
+    """The driver's reader unpickles as this at the start of each task, before Spark sends the task its input."""
     set_quickack()
     return SlotReader(options)

@@ -1,7 +1,7 @@
 """The data source ``cohort``: options in, schema and stream reader out.
 
-Four kinds of processes import this before anything else can happen: the one that looks for sources, the one that makes
-this one, the stream runner and the one that plans a read.  So each imports the rest when it is asked for it.
+Four kinds of processes import this module: the one that looks for sources, the one that makes this one, the stream runner
+and the one that plans a read.  So each imports the rest when it needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class CohortSource(DataSource):
-    """``spark.readStream.format("cohort")``: Kafka read as a consumer group; ``spark.read``: what a topic has, without one.
+    """``spark.readStream.format("cohort")`` reads Kafka as a consumer group; ``spark.read`` reads ranges without a group.
 
     Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required for streams.
     """
@@ -55,7 +55,7 @@ class CohortSource(DataSource):
             from sparkcohort.runtime.shell.options.batch_options import parse_batch  # noqa: PLC0415  not to be found
 
             parsed, stream = parse_batch(self.options), self._stream
-            # A registry is asked once, or the rows could have another schema than the one that Spark was told.
+            # The registry is asked once per source: the rows must have the schema that Spark got from schema().
             source = (
                 replace(parsed.source, columns=stream.columns, notes=stream.notes)
                 if stream is not None
@@ -65,7 +65,7 @@ class CohortSource(DataSource):
         return self._batch
 
     def _columns(self) -> Columns:
-        """The columns, for whichever read this will be: Spark asks for them before it says which.  Raises OptionError."""
+        """The columns of a stream or a batch read: Spark asks before it says which.  Raises OptionError."""
         try:
             return self._stream_options().columns
         except OptionError as of_a_stream:
@@ -77,7 +77,9 @@ class CohortSource(DataSource):
                 if (common := parse_for_either(self.options)).group_id:
                     ends = any(key.lower().startswith("ending") for key in self.options)
                     raise (of_a_batch if ends else of_a_stream) from None
-                return with_registered(_allowed(common)).columns  # the read itself says what is wrong with it
+                return with_registered(
+                    _allowed(common)
+                ).columns  # the reader will name what is wrong for its kind of read
 
     @classmethod
     def name(cls) -> str:
@@ -112,17 +114,17 @@ class CohortSource(DataSource):
 
     @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature
-        """Writing is refused with what to do instead."""
+        """Raises OptionError: the source only reads."""
         raise OptionError("format('cohort') only reads: write with format('kafka') or inside foreachBatch")
 
     @message_first
     def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
-        """Writing is refused with what to do instead."""
+        """Raises OptionError: the source only reads."""
         self.writer(schema, overwrite)
 
 
 def _allowed(options: SourceOptions) -> SourceOptions:
-    """The options, before anything is asked by them.  Raises OptionError where the operator's list has one."""
+    """The options.  Raises OptionError where the operator's list has one (``spark.sql.kafka.disallowedOptions``)."""
     from sparkcohort.runtime.shell.driver import spark_settings  # noqa: PLC0415  not to be found
     from sparkcohort.runtime.shell.options.disallowed import SETTING, check_allowed  # noqa: PLC0415
 

@@ -9,11 +9,10 @@ topics in order of their names, partitions in order of their numbers.
 >>> from_json_value(to_json_value(at)) == at
 True
 
-An offset means something in one log only, and a topic deleted and made anew has another under the same name.  So a
-source offset tells which topic it is of, by its id, as a topic without partitions whose name no topic can have:
-``{"orders":{"0":123},"orders@lj7XrdGBSHu-2_Ybcic80w":{}}``.  Spark's own source reads that as ``{"orders":{"0":123}}``
-(``JsonUtils.partitionOffsets``), so a checkpoint goes back to ``format("kafka")`` all the same.  The commits of the
-group are no place for it: Kafka deletes them with the topic.
+An offset belongs to one log.  A recreated topic has another log under the same name.  So a source offset has the topic's
+id, as a topic without partitions whose name no topic can have: ``{"orders":{"0":123},"orders@lj7XrdGBSHu-2_Ybcic80w":{}}``.
+Spark's own source reads that as ``{"orders":{"0":123}}`` (``JsonUtils.partitionOffsets``), so a checkpoint still goes back to
+``format("kafka")``.  The group's commits can't hold the id: Kafka deletes them with the topic.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 Ids: TypeAlias = Mapping[str, str]
-"""The topics' ids, by name, as Kafka's tools show them; what isn't known is left out."""
+"""The topics' ids by name, as Kafka's tools show them; unknown ones are left out."""
 
 __all__ = ["Ids", "KnownOffsets", "Offsets", "from_json_value", "ids_in", "to_json_value"]
 
@@ -50,7 +49,7 @@ def from_json_value(value: object, source: str = "source offset") -> dict[TopicP
 
 
 class KnownOffsets:
-    """Offsets as JSON values that come back again and again: Spark tells an offset three times and more.
+    """Source offsets and their JSON values, the last two cached: Spark passes an offset three times or more.
 
     >>> known = KnownOffsets()
     >>> value = known.write({TopicPartition("t", 0): 7})
@@ -62,11 +61,11 @@ class KnownOffsets:
         self._last: list[tuple[object, Offsets, Ids]] = []
 
     def read(self, value: object) -> Offsets:
-        """As ``from_json_value``; what is returned may be returned again, and must not be changed."""
+        """As ``from_json_value``.  The result is cached and must not be changed."""
         return self._lookup(value)[1]
 
     def ids(self, value: object) -> Ids:
-        """As ``ids_in``; what is returned must not be changed."""
+        """As ``ids_in``.  The result is cached and must not be changed."""
         return self._lookup(value)[2]
 
     def write(self, offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Errors as Spark shows them: the sentence that matters near the front."""
+"""Errors as Spark shows them: the message before the traceback."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ R = TypeVar("R")
 
 
 def error_for_spark(error: CohortError) -> CohortError:
-    """The error to raise in its place.
+    """The copy of an error to raise in its place, so that Spark shows the message early.
 
-    PySpark hands an exception on as Python prints it, its message after its traceback.  So this one has none but that
-    of its raising, and has itself as its cause: where Spark does not simplify tracebacks, causes are printed first.
-    A copy, since what ended a membership is raised in more than one thread.
+    PySpark passes an exception on as Python prints it: the message after the traceback.  The copy has a short traceback, and
+    is its own cause: where Spark does not simplify tracebacks, causes are printed first.  It is a copy since several threads
+    may raise the error that ended a membership.
     """
     fresh = copy.copy(error)
     fresh.__cause__ = copy.copy(error)
@@ -26,7 +26,7 @@ def error_for_spark(error: CohortError) -> CohortError:
 
 
 def message_first(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap one of Spark's calls: what it raises for the user is ``told``."""
+    """Wrap one of Spark's calls: a CohortError is raised as ``error_for_spark`` makes it."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,11 +1,10 @@
-"""What a Spark task does: claim a slot, pull its ranges, report, and see that there will be an agent.
+"""A Spark task: claim a slot, read its ranges, report, and start a missing agent.
 
-The ranges are fixed by the plan.  From whom a range is read (the executor's agent, or Kafka directly) is a
-matter of speed: whenever the agent doesn't have it or doesn't answer, the task goes on by itself from the next
-offset that it has not yielded yet.
+The plan fixes the ranges.  The source of a range (the executor's agent, or Kafka directly) only changes the speed: when the
+agent doesn't have a range or doesn't answer, the task reads on from the next offset that it has not yielded yet.
 
-A new Python worker imports this before its first row, so what only some tasks need (a connection to the driver, the Kafka
-client, starting an agent) is imported by those.
+A new Python worker imports this before its first row.  So what only some tasks need (a connection to the driver, the Kafka
+client, starting an agent) is imported later.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ log = logging.getLogger("sparkcohort.task")
 CALL_TIMEOUT_S = 10.0
 CALL_PAUSE_S = 0.5
 REPORT_S = 5.0
-"""How long a task's report may take: an audit, for which no core is kept waiting."""
+"""The longest time of a task's report: it is an audit, for which no core should wait."""
 
 _no_agent_reasons: dict[str, str] = {}
-"""By address: why this executor can have no agent, as its last start has shown; the next claim tells the driver."""
+"""By address: why this executor can have no agent, from the last start; the next claim reports it to the driver."""
 
 
 @dataclass(slots=True)
@@ -56,7 +55,7 @@ class _Tally:
     agent: list[int] = field(default_factory=lambda: [0, 0])
     direct: list[int] = field(default_factory=lambda: [0, 0])
     timed_out: bool = False
-    recreated: set[str] = field(default_factory=set)  # topics made anew under the plan
+    recreated: set[str] = field(default_factory=set)  # topics that were recreated since the plan
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     bad: list[calls.MalformedCount] = field(default_factory=list)
 
@@ -99,10 +98,10 @@ def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) ->
 
 
 class _SlotClient:
-    """Whom a task asks: the agent of its executor, which also has the coordinator's ear, or else the coordinator itself."""
+    """A task's connections: to the agent of its executor, which also passes calls on to the coordinator, or to the coordinator."""
 
     def __init__(self, options: SourceOptions, partition: SlotPartition) -> None:
-        """Nobody is asked yet."""
+        """Connects with the first call."""
         self.options, self._partition, self._run = options, partition, partition.run
         self._executor, self._no_agent_reason = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
@@ -139,7 +138,7 @@ class _SlotClient:
         return _accepted(claimed)
 
     def ensure_agent(self) -> None:
-        """Start the executor's agent if none answered the claim, unless the query has no use for one."""
+        """Start the executor's agent if it did not answer the claim, unless the query ends with this batch."""
         if self._executor is None or not self._agent_missing:
             return
         from sparkcohort.streaming import agent_start  # noqa: PLC0415  once an executor, and behind the rows
@@ -194,9 +193,9 @@ class _SlotClient:
             if self._reports_through_agent:
                 self._agent.tell(report)
             else:
-                # One try: whoever was only slow has counted it, and would again.
+                # One try: a slow coordinator may have counted the report already, and would count it again.
                 self._answer("Delivered", calls.encode(report), REPORT_S)
-        except (CohortError, AgentTimeout) as error:  # an audit: the rows are delivered, whoever counts them
+        except (CohortError, AgentTimeout) as error:  # an audit only: the rows are delivered
             log.warning("could not report what was delivered: %s", error)
 
     def close(self) -> None:
@@ -209,14 +208,14 @@ class _SlotClient:
         return self._run.host or _driver_host()
 
     def _call(self, call: calls.Call) -> bytes:
-        """What the task can't do without: silence is borne for as long as the group bears a member's."""
+        """A call that the task needs an answer to: it is repeated for a session timeout."""
         wait_s = self.options.session_timeout_ms / 1000
         return self._answer(type(call).__name__, calls.encode(call), CALL_TIMEOUT_S, wait_s)
 
     def _answer(self, action: str, body: bytes, timeout_s: float, wait_s: float = 0.0) -> bytes:
-        """One call over a connection of our own, made again for ``wait_s`` while nobody answers: what is asked so is idempotent.
+        """One call over the task's own connection, repeated for ``wait_s`` without an answer; it must be idempotent.
 
-        Raises CohortError when that time is over, and at once where the connection is refused.
+        Raises CohortError after ``wait_s``, and at once where the connection is refused.
         """
         from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link  # noqa: PLC0415  agents save us it
 
@@ -226,8 +225,8 @@ class _SlotClient:
                 self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
                 return self._link.call(action, body, timeout_s)
             except CoordinatorUnreachable as error:
-                # Silence is a frozen driver or a cut network, and may pass.  Each attempt of Spark's that it ends brings the
-                # query nearer to spark.task.maxFailures.  Who is refused knows that the stream runner is gone, and its batch.
+                # Silence is a frozen driver or a cut network, and may end.  Each failed attempt brings the query nearer to
+                # spark.task.maxFailures.  A refused connection means that the stream runner has ended, and with it the batch.
                 if time.monotonic() >= deadline or self._link is None or self._link.is_refused():
                     raise CohortError(
                         f"{error}; if executors reach the driver under another name or through another port, "
@@ -245,7 +244,7 @@ def _accepted(reply: calls.ClaimReply) -> calls.ClaimReply:
 
 
 def _agent_answered(address: str) -> None:
-    """The agent is there: what an earlier one's ends have taught counts no more."""
+    """The agent lives: forget the failed starts of earlier ones."""
     if address in _no_agent_reasons:
         from sparkcohort.streaming import agent_start  # noqa: PLC0415  it is imported where one was started
 
@@ -260,7 +259,7 @@ def _executor() -> tuple[Executor | None, str]:
         executor = find_executor()
     except NoExecutor as error:
         return None, str(error)
-    # With spark.task.cpus an executor runs fewer tasks at a time than it has cores: a slot more would wait for a second turn.
+    # With spark.task.cpus > 1 an executor runs fewer tasks at once than it has cores: count tasks, not cores.
     context = TaskContext.get()
     return replace(executor, cores=max(executor.cores // max(context.cpus(), 1), 1) if context else executor.cores), ""
 
@@ -270,11 +269,11 @@ def _driver_host() -> str:
 
 
 def _batch_number() -> int:
-    """Spark's number of the batch (``MicroBatchExecution.BATCH_ID_KEY``), -1 where it tells none."""
+    """Spark's number of the batch (``MicroBatchExecution.BATCH_ID_KEY``), -1 without one."""
     number = local_property("streaming.sql.batchId")
     return int(number) if number.isdecimal() else -1
 
 
 def _query_id() -> str:
-    """Spark's id of the query; only its tasks are told (``StreamExecution.QUERY_ID_KEY``)."""
+    """Spark's id of the query, a property of its tasks only (``StreamExecution.QUERY_ID_KEY``)."""
     return local_property("sql.streaming.queryId")

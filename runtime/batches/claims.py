@@ -1,10 +1,10 @@
-"""Who reads which slot of a plan: the claim.
+"""Claims: which task reads which slot of a plan.
 
-A micro-batch is planned into *slots*: offset ranges that one task reads.  Spark sees numbered input partitions
-and decides on its own where each runs, so the tie between number and slot is made when a task starts: the first
-claim of an index picks a slot to suit the member on whose executor the task runs, and every later claim of that
-index (a retry, a speculative copy, the second action of a foreachBatch) gets the same slot, wherever it runs.
-Indices and slots are as many; no slot is handed to two indices, so once all indices are claimed all slots are.
+A micro-batch is planned into *slots*: offset ranges that one task reads.  Spark sees numbered input partitions and decides
+alone where each runs.  So an index gets its slot when a task starts: the first claim of an index picks a slot that suits
+the member on the task's executor.  Every later claim of that index (a retry, a speculative copy, the second action of a
+foreachBatch) gets the same slot, wherever it runs.  There are as many indices as slots, and no slot goes to two indices: once
+all indices are claimed, so are all slots.
 
 >>> a, b = (Slot(member, (Range("t", p, 0, 9),)) for p, member in enumerate("ab"))
 >>> plan, slot = claim(new_plan("p1", (a, b)), 0, "b")
@@ -27,10 +27,10 @@ class UnknownSlot(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one task reads; ``member`` is who has the data at hand, None when nobody has (read directly).
+    """What one task reads; ``member`` owns the partitions and has fetched ahead, None: read directly.
 
-    ``cost`` is what reading it costs, in the same unit for all slots of a plan; 0: it goes by records.  ``avoid`` are the
-    members whose executors can't read some of it by themselves.
+    ``cost`` is the cost of reading, in one unit for all slots of a plan; 0: the number of records counts.  ``avoid`` are the
+    members whose executors can't read some of the ranges by themselves.
     """
 
     member: str | None
@@ -53,23 +53,23 @@ class Plan:
     claims: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def unclaimed(self) -> tuple[int, ...]:
-        """Positions of the slots that nobody has claimed yet."""
+        """Positions of the slots without a claim."""
         claimed_positions = set(self.claims.values())
         return tuple(position for position in range(len(self.slots)) if position not in claimed_positions)
 
 
 def new_plan(plan_id: str, slots: Iterable[Slot]) -> Plan:
-    """Make a plan that nobody has claimed from yet."""
+    """Make a plan without claims."""
     return Plan(plan_id, tuple(slots))
 
 
 def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
-    """Give the slot of an input partition; the same plan comes back when the index had been claimed before.
+    """Give the slot of an input partition; the plan is unchanged when the index was claimed before.
 
-    ``member`` is the member of the executor on which the task runs, None when it has none.  The order of choice:
-    a slot of its own, then one of nobody (with ranges, then the empty probe), then one of the member with most
-    left; the largest first, since what starts last ends last.  A slot that its executor can't read is the last choice,
-    and the smallest first.  Raises UnknownSlot.
+    ``member`` is the member of the task's executor, None when it has none.  The order of choice: a slot of the member, then a
+    slot without a member (with ranges, then the empty probe), then a slot of the member with most unclaimed cost.  Larger slots
+    come first, since the last to start is the last to end.  A slot that the executor can't read is the last choice, the smallest
+    first.  Raises UnknownSlot.
     """
     if not 0 <= index < len(plan.slots):
         raise UnknownSlot(f"plan {plan.plan_id} has {len(plan.slots)} slots, none with index {index}")
@@ -80,7 +80,7 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
 
 
 def awaited(plans: Iterable[tuple[Plan, Collection[Range]]]) -> str:
-    """What a batch waits for, in words, by its plans and the ranges of each that are owed."""
+    """What a batch waits for, in words, from its plans and the undelivered ranges of each."""
     running, waiting_tasks, planned = set[TopicPartition](), set[TopicPartition](), False
     for plan, undelivered in plans:
         planned, idle = True, set(plan.unclaimed())

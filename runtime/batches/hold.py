@@ -1,27 +1,27 @@
-"""What becomes of a partition whose broker is away, or whose log may have lost something: held, waited for, or failed.
+"""The rules for a partition whose broker is away, or whose log may have lost records: hold it, wait for it, or fail.
 
-**Unreachable** is a partition without a leader, one whose leader gives no answer when it is asked for the log's end, and
-one of which no end is known yet.  **Doubted** is one that may have lost records: its log ends before the position, its topic
-has another id, or its leader does not tell its epoch's end.  A doubt is resolved when a broker can't lag any more
-(``suspected_loss``), by a loss (``failOnDataLoss``) or by nothing.
+A partition is **unreachable** when it has no leader, when its leader does not answer the question for the log's end, or when
+no end is known yet.  It is **doubted** when it may have lost records: its log ends before the position, its topic has another
+id, or its leader does not answer where an epoch ends.  A doubt ends after the time in which a broker may lag
+(``suspected_loss``): either with a loss (``failOnDataLoss``) or with none.
 
-While it is so nothing is read of the partition: it stays at its start in every batch, and a new one enters with a later
-batch.  Nothing is lost by that, the checkpoint has what was read.  What the others get:
+Meanwhile nothing is read of the partition: it stays at its start in every batch, and a new partition enters with a later
+batch.  Nothing is lost: the checkpoint has the position.  The other partitions:
 
-* **Processing time**, ``unreachable.partitions=hold``: the others are read, as far as it takes.  With ``wait`` and ``fail``
-  nothing is planned while a partition is unreachable.  Doubted ones are never waited for: the next batch has them.
-* **QueryTrigger.Once** promises all there is in one batch: it is planned when nothing is unreachable and nothing doubted.
-* **AvailableNow** promises what there is when it starts.  It waits once, as QueryTrigger.Once does, until it has all ends; these
-  are where it stops.  From then on only that is held which has something left before its end; the others are read on, and
-  when they have nothing left, what is held is waited for.
-* A wait lasts ``unreachable.timeout.ms``, with ``fail`` only ``FAIL_AFTER_S``: long enough to tell a broker that is away from
-  one that is late.  Where only doubts are waited for it lasts ``LAG_S`` longer, for in that time they become known.  Then
-  the query fails, naming the partitions and why; started again, it goes on where it was.
-* **A start** (offsets that are asked of the brokers) waits ``unreachable.timeout.ms`` under every mode, and fails after it.
-* **A batch that is replayed** has its end already: it waits as long for what is doubted, then goes on with what is known.
+* **Processing time**, ``unreachable.partitions=hold``: the others are read for as long as it takes.  With ``wait`` and ``fail``
+  nothing is planned while a partition is unreachable.  A doubted partition is not waited for: a later batch reads it.
+* **QueryTrigger.Once** reads all there is in one batch, planned when nothing is unreachable and nothing doubted.
+* **AvailableNow** reads what there is when it starts.  It waits once, as QueryTrigger.Once does, until it has all ends, at which
+  it stops.  From then on an unreachable partition is held only if it has records before its end.  The others are read first;
+  when they are at their ends, the query waits for the held ones.
+* A wait lasts ``unreachable.timeout.ms``; with ``fail`` only ``FAIL_AFTER_S``, enough to distinguish a broker that is away from a
+  slow one.  A wait for doubts alone lasts ``LAG_S`` longer, the time in which they end.  Then the query fails and names the
+  partitions and reasons; a restart goes on from the checkpoint.
+* **A start** (offsets that brokers must answer) waits ``unreachable.timeout.ms`` in every mode, then fails.
+* **A replayed batch** has its end already: it waits as long for doubted partitions, then goes on with what is known.
 
-A look-up that fails with ``LEADER_NOT_AVAILABLE`` is no error of the query: what was asked is as good as unreachable.
-What is asked and when is the shell's; time is an argument.
+A look-up that fails with ``LEADER_NOT_AVAILABLE`` does not fail the query: the partition counts as unreachable.  The shell asks
+the brokers; time is an argument here.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 FAIL_AFTER_S: Final = 5.0
-"""How long ``unreachable.partitions=fail`` makes sure that a broker is away and not just late."""
+"""How long ``unreachable.partitions=fail`` waits before it takes a broker for away and not slow."""
 LEADERLESS: Final = "no leader is available"
 UNANSWERED: Final = "its leader has not answered yet"
-NOT_TOLD: Final = "where its log begins is not told"
+UNKNOWN_START: Final = "the start of its log is unknown"
 MOST_NAMED: Final = 10  # partitions that an error names one by one
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -55,7 +55,7 @@ class QueryTrigger(Enum):
 
     @property
     def bounded(self) -> bool:
-        """Whether the query ends by itself: what it leaves out nobody reads."""
+        """Whether the query ends by itself: no later batch reads what it leaves out."""
         return self is not QueryTrigger.PROCESSING_TIME
 
 
@@ -77,7 +77,7 @@ class Policy(NamedTuple):
 
 
 class HoldDecision(Enum):
-    """What to do about the next batch."""
+    """The decision about the next batch."""
 
     PLAN = "plan what can be read, and end there even when it is nothing"
     PLAN_OTHERS = "plan what can be read; when it is nothing, decide again"
@@ -86,12 +86,12 @@ class HoldDecision(Enum):
 
 
 class Situation(NamedTuple):
-    """What stands in the way of the next batch."""
+    """What delays the next batch."""
 
-    unreachable: Collection[TopicPartition] = ()  # unreachable, with something to give (``held``)
+    unreachable: Collection[TopicPartition] = ()  # those to hold (``held_partitions``)
     doubted: Collection[TopicPartition] = ()
     stops_known: bool = False  # AvailableNow has seen all ends; False under any other trigger
-    nothing_else: bool = False  # planned without what is held and doubted, the batch was empty
+    nothing_else: bool = False  # the batch without the unreachable and doubted partitions is empty
     waited_s: float = 0.0
 
 
@@ -103,13 +103,13 @@ def decide(policy: Policy, trigger: QueryTrigger, situation: Situation) -> HoldD
         return HoldDecision.PLAN
     if situation.stops_known and not situation.nothing_else:
         return HoldDecision.PLAN_OTHERS
-    # What may be lost is known after LAG_S, or never, where nobody tells where its log begins.
+    # A doubt ends within LAG_S, or never, where no broker answers where the log begins.
     limit_s = policy.batch_timeout_s + (0 if situation.unreachable else LAG_S)
     return HoldDecision.FAIL if situation.waited_s > limit_s else HoldDecision.WAIT
 
 
 def decide_start(policy: Policy, missing: Collection[TopicPartition] | bool, waited_s: float) -> HoldDecision:
-    """Whether a start is known (``missing``: offsets that nobody tells), waited for, or an error."""
+    """Whether a start is known, waited for, or an error; ``missing`` are the offsets without an answer."""
     if not missing:
         return HoldDecision.PLAN
     return HoldDecision.FAIL if waited_s > policy.start_timeout_s else HoldDecision.WAIT
@@ -129,7 +129,7 @@ def unreachable(
 ) -> dict[TopicPartition, str]:
     """Why each of these partitions is unreachable, if it is.
 
-    ``reasons``: what the last questions for ends came to; ``unanswered``: why a partition that has none has no end either.
+    ``reasons``: why the last questions for ends had no answer; ``unanswered``: the reason of a partition without end or reason.
     """
     considered = frozenset(partitions)
     unreachable_reasons = {tp: reason for tp, reason in reasons.items() if tp in considered} | dict.fromkeys(
@@ -143,7 +143,7 @@ def unreachable(
 def held_partitions(
     unreachable: Iterable[TopicPartition], start: Offsets, stops: Offsets | None
 ) -> frozenset[TopicPartition]:
-    """The unreachable partitions that have something to give: all, but after AvailableNow has its ends (``stops``)."""
+    """The unreachable partitions to hold: all, or those with records before ``stops``, the ends of AvailableNow."""
     if stops is None:
         return frozenset(unreachable)
     return frozenset(tp for tp in unreachable if tp in stops and stops[tp] > start.get(tp, -1))
@@ -155,9 +155,9 @@ def doubted(
     unsure: Collection[TopicPartition],
     reset: Collection[TopicPartition],
 ) -> frozenset[TopicPartition]:
-    """What may be lost of ``start``: all that is said to be, but what is gone for certain and what has a new place to go on.
+    """The partitions of ``start`` that may have lost records, without the deleted ones and those that are reset already.
 
-    ``unsure``: partitions whose leader does not tell where its epoch ends.
+    ``unsure`` are partitions whose leader does not answer where an epoch ends.
     """
     recreated = (
         frozenset(tp for tp in start if tp.topic in mismatches.recreated) if mismatches.recreated else frozenset()
@@ -166,12 +166,12 @@ def doubted(
 
 
 def unknown_ends(partitions: Iterable[TopicPartition], ends: Offsets, unreachable: Reasons) -> list[TopicPartition]:
-    """Those whose end isn't known by now: an unreachable one's is old."""
+    """The partitions without a current end; the end of an unreachable one is old."""
     return [tp for tp in partitions if tp in unreachable or tp not in ends]
 
 
 def up_to(ends: Offsets, stops: Offsets | None) -> Offsets:
-    """Where batches may end: AvailableNow stops at its own ends, and reads no partition that came later."""
+    """Where batches may end: AvailableNow stops at its own ends, and reads no newer partition."""
     if stops is None:
         return ends
     return {tp: min(end, stops[tp]) for tp, end in ends.items() if tp in stops}
@@ -183,21 +183,21 @@ def may_enter(
     unreachable: Collection[TopicPartition],
     doubted: Iterable[TopicPartition],
 ) -> list[TopicPartition]:
-    """The new partitions that may enter: none that is unreachable, none of a topic of which something is doubted."""
+    """The new partitions that may enter: none that is unreachable, none of a topic with a doubted partition."""
     unsure = {tp.topic for tp in doubted}
     return [tp for tp in ends if tp not in start and tp not in unreachable and tp.topic not in unsure]
 
 
 def is_unreachable(error: CohortError) -> bool:
-    """Whether a look-up failed since a broker is away, which ends by itself."""
+    """Whether a look-up failed because a broker is away, which may end by itself."""
     return error.error == UNREACHABLE
 
 
 def failure(policy: Policy, situation: Situation, reasons: Reasons) -> CohortError:
-    """The error for ``HoldDecision.FAIL``: what was waited for in vain, by which option, and that nothing is lost."""
+    """The error for ``HoldDecision.FAIL``: the partitions and reasons, the option that set the limit, and what to do."""
     option = "unreachable.partitions=fail" if policy.mode == "fail" else "unreachable.timeout.ms"
     missing = sorted(situation.unreachable or situation.doubted)
-    names = ", ".join(f"{tp.topic}-{tp.partition} ({reasons.get(tp, NOT_TOLD)})" for tp in missing[:MOST_NAMED])
+    names = ", ".join(f"{tp.topic}-{tp.partition} ({reasons.get(tp, UNKNOWN_START)})" for tp in missing[:MOST_NAMED])
     more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
     return CohortError(
         f"{policy.batch_timeout_s:g} s have passed ({option}) and these partitions cannot be reached: {names}{more}. "

@@ -1,9 +1,8 @@
-"""Filters of a batch read as bounds of what is read: rows outside are left out by the filter, too.
+"""Filters of a batch read as bounds of offsets and partitions; the filter drops the rows outside anyway.
 
-A timestamp's bound becomes an offset by asking the broker for the first record that is as young (ListOffsets).  What
-comes before that record is older, all of it, so a **lower** bound loses nothing, in whatever order the timestamps are.
-Behind the first record that is too young others may be old enough: an **upper** bound holds only as far as timestamps are
-in order, which whoever asks has to know (``upper_bound``).
+A bound of a timestamp becomes an offset by ListOffsets: the first record at or after that time.  All records before it are
+older, so a **lower** bound loses nothing, in whatever order the timestamps are.  Behind the first record that is too young
+there may be older ones: an **upper** bound is right only as far as timestamps are in order (option maxOutOfOrderness).
 
 >>> seven = selection([Condition(Field.PARTITION, Comparison.EQUAL, (7,)), Condition(Field.OFFSET, Comparison.GREATER, (41,))])
 >>> seven.wants(TopicPartition("t", 7)), seven.wants(TopicPartition("t", 8)), seven.offsets
@@ -38,7 +37,7 @@ class Comparison(Enum):
 
 
 class Condition(NamedTuple):
-    """A column that never is null, compared; IN has any number of values, the others have one.  Timestamps are microseconds."""
+    """A comparison of a column that is never null; IN has any number of values, the others one.  Timestamps in microseconds."""
 
     field: Field
     comparison: Comparison
@@ -46,7 +45,7 @@ class Condition(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether the bounds leave nothing of it for a second look: timestamps and sets of offsets have gaps."""
+        """Whether the bounds say all: those of timestamps and of sets of offsets are wider than the condition."""
         if self.field is Field.OFFSET:
             return self.comparison is not Comparison.IN
         return self.field in (Field.TOPIC, Field.PARTITION)
@@ -65,20 +64,20 @@ class Bounds(NamedTuple):
         return Bounds(max(firsts, default=None), min(ends, default=None))
 
     def clip(self, whole: Range) -> Range:
-        """What of a range of offsets is within; it may be empty, and keeps its place."""
+        """The part of a range of offsets within the bounds; it may be empty, and then stays inside the range."""
         start = whole.start if self.first is None else min(max(whole.start, self.first), whole.end)
         return whole._replace(start=start, end=whole.end if self.end is None else max(min(whole.end, self.end), start))
 
 
 class Selection(NamedTuple):
-    """What is wanted of the log, as far as it can be told before it is read."""
+    """The bounds of a read that are known before the log is read."""
 
     places: tuple[Condition, ...] = ()  # of topics and partitions
     offsets: Bounds = Bounds()
     times: Bounds = Bounds()  # milliseconds
 
     def wants(self, tp: TopicPartition) -> bool:
-        """Whether a partition can have rows that are wanted."""
+        """Whether a partition can have rows for which the conditions hold."""
         return all(_holds(each, tp.topic if each.field is Field.TOPIC else tp.partition) for each in self.places)
 
 
@@ -86,7 +85,7 @@ ALL: Final = Selection()
 
 
 def selection(conditions: Iterable[Condition]) -> Selection:
-    """What rows for which all conditions hold have in common."""
+    """The bounds of the rows for which all conditions hold."""
     places: list[Condition] = []
     offsets = times = Bounds()
     for condition in conditions:
@@ -101,7 +100,7 @@ def selection(conditions: Iterable[Condition]) -> Selection:
 
 
 def narrowed(ranges: Sequence[Range], selected: Selection) -> tuple[Range, ...]:
-    """What of the ranges is wanted by partition and by offset; empty ones are left out."""
+    """The ranges within the bounds of partitions and offsets, without empty ones."""
     clipped = (selected.offsets.clip(each) for each in ranges if selected.wants(each.tp))
     return tuple(each for each in clipped if each.start < each.end)
 
@@ -109,9 +108,9 @@ def narrowed(ranges: Sequence[Range], selected: Selection) -> tuple[Range, ...]:
 def clip_to_times(
     ranges: Sequence[Range], firsts: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
 ) -> tuple[Range, ...]:
-    """The ranges from the first record that is young enough (None: there is none) to the end of those that can be old enough.
+    """The ranges from ``firsts``, the first record that is young enough (None: there is none), to ``ends``; no empty ones.
 
-    A partition that is not named has no such bound; empty ranges are left out.
+    A partition that a mapping doesn't have is not bounded by it.
     """
     clipped = (
         Bounds(each.end if first is None else first, ends.get(each.tp)).clip(each)
@@ -122,7 +121,7 @@ def clip_to_times(
 
 
 def _in_millis(micros: int | None) -> int | None:
-    """The first millisecond that does not lie before."""
+    """The first millisecond at or after this time."""
     return None if micros is None else -(-micros // MICROS)
 
 

@@ -1,4 +1,4 @@
-"""Where the offsets of a batch's rows are, without a column of them: runs in which each row's offset is one more.
+"""The offsets of a batch's rows as runs, without a column: in a run each offset is one more than the last.
 
 A log without gaps is one run, however many rows there are.
 
@@ -27,7 +27,7 @@ class OffsetRuns:
     __slots__ = ("_numbers",)
 
     def __init__(self, runs: bytes) -> None:
-        """Each run as its first row's offset and number, two numbers of the machine's own 64 bits."""
+        """Each run is the offset and the number of its first row: two native 64-bit integers."""
         self._numbers = memoryview(runs).cast(_NUMBER)
 
     @classmethod
@@ -44,7 +44,7 @@ class OffsetRuns:
 
     @property
     def nbytes(self) -> int:
-        """What the runs take beside the first, which every batch has."""
+        """The bytes of the runs, without the first one that every batch has."""
         return self._numbers.nbytes - _RUN.size
 
     def drop_rows(self, dropped: Collection[int], rows: int) -> OffsetRuns:

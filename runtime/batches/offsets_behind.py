@@ -11,7 +11,7 @@ ByTopic = Mapping[str, Mapping[str, int]]
 
 
 def offsets_behind(end: ByTopic, latest: ByTopic) -> OffsetsBehindLatest | None:
-    """How far ``end`` is behind ``latest``, over the partitions that both have (Spark: ``KafkaMicroBatchStream.metrics``).
+    """How far ``end`` is behind ``latest``, over the partitions in both (Spark: ``KafkaMicroBatchStream.metrics``).
 
     >>> offsets_behind({"t": {"0": 4, "1": 9}}, {"t": {"0": 7, "1": 9}})
     OffsetsBehindLatest(min=0, max=3, avg=1.5)

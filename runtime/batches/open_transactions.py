@@ -1,8 +1,8 @@
-"""Partitions whose reading an open transaction holds up, under ``isolation.level=read_committed``.
+"""Partitions that an open transaction blocks, under ``isolation.level=read_committed``.
 
-Such a reader gets no record at or after the first one of a transaction that is open: Kafka's last stable offset (LSO).
-Between two transactions the LSO moves on.  Where it stands for ``STANDS_MS`` below the log's end, the producer is slow, or
-it is gone and its transaction *hangs*, which may be for ever (KIP-664).  Nothing else shows it: the lag is 0.
+Such a reader gets records before the last stable offset (LSO), the first record of an open transaction.  Between two
+transactions the LSO advances.  Where it stands for ``STANDS_MS`` below the log's end, the producer is slow, or it is gone and
+its transaction *hangs*, maybe for ever (KIP-664).  Nothing else shows it: the lag is 0.
 
 >>> tp = TopicPartition("orders", 3)
 >>> tracks = after_round({}, {tp: BothEnds(stable=120, end=150)}, now_ms=0)
@@ -23,18 +23,18 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 STANDS_MS: Final = 5_000
 QUIET_MS: Final = 600_000
-"""Long transactions one after the other are worth one warning, the next after so long without any."""
+"""After one warning, the next comes only after so long without a blocking transaction."""
 
 
 class BothEnds(NamedTuple):
-    """The last stable offset, and the end with the records of open transactions."""
+    """The last stable offset (LSO), and the log's end with the records of open transactions."""
 
     stable: int
     end: int
 
 
 class OpenTransaction(NamedTuple):
-    """Offsets between the stable one and the log's end, and for how long it is known to stand."""
+    """The number of offsets between the LSO and the log's end, and for how long the LSO has stood."""
 
     records: int
     seconds: float
@@ -44,7 +44,7 @@ class OpenTransaction(NamedTuple):
 class StableOffset:
     """One partition whose leader has answered."""
 
-    stable: int
+    stable: int  # the LSO of the last answer
     since_ms: int  # the first answer of those in a row with this stable offset, below the end
     records: int  # between both by the last answer; 0: no transaction is open
     stood_ms: int | None  # the last answer, if any, by which a transaction held the partition up
@@ -56,12 +56,12 @@ TransactionTracks = Mapping[TopicPartition, StableOffset]
 def after_round(
     tracks: TransactionTracks, answers: Mapping[TopicPartition, BothEnds], now_ms: int
 ) -> dict[TopicPartition, StableOffset]:
-    """The tracks after leaders have answered; what has no answer is not known to have changed."""
+    """The tracks after leaders have answered; a partition without an answer keeps its track."""
     return {**tracks, **{tp: _next_track(tracks.get(tp), answer, now_ms) for tp, answer in answers.items()}}
 
 
 def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, OpenTransaction]:
-    """The partitions that an open transaction holds up."""
+    """The partitions that an open transaction blocks."""
     return {
         tp: OpenTransaction(track.records, (now_ms - track.since_ms) / 1000)
         for tp, track in tracks.items()
@@ -70,7 +70,7 @@ def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, Ope
 
 
 def worth_warning(earlier: TransactionTracks, current: TransactionTracks, now_ms: int) -> list[TopicPartition]:
-    """Those that are held up by the round of ``now_ms``, and were not within ``QUIET_MS`` before it."""
+    """The partitions that are blocked as of ``now_ms``, and were not within ``QUIET_MS`` before."""
     recent = {tp for tp, track in earlier.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
     return sorted(tp for tp, track in current.items() if track.stood_ms == now_ms and tp not in recent)
 

@@ -1,7 +1,7 @@
-"""How long records have waited: the age of the first record of a partition that no committed batch has.
+"""The lag in time: the age of a partition's first record that no committed batch has.
 
-Fetchers tell what they see: the first visible record at or after a position, and its timestamp.  Nothing is made of
-rates.  Timestamps are the producers' or the brokers' (``message.timestamp.type``), so an age is as right as their clocks.
+Fetchers report the first visible record at or after a position, and its timestamp.  No rate is used.  Timestamps are the
+producers' or the brokers' (``message.timestamp.type``), so an age is as right as their clocks.
 
 >>> times, tp = RecordAges(), TopicPartition("orders", 0)
 >>> times.add(tp, FirstRecord(position=100, offset=103, timestamp_ms=5_000))
@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 MOST_RECORDS: Final = 8
-"""Of one partition: the starts of the batches that are planned, in flight and committed are three."""
+"""Records kept of one partition; a planned, a running and a committed batch need three."""
 NO_TIMESTAMP: Final = -1
-"""Kafka's own (RecordBatch.NO_TIMESTAMP): of a record that was written by a client older than timestamps."""
+"""Kafka's RecordBatch.NO_TIMESTAMP: the record is of a client older than timestamps."""
 
 
 class FirstRecord(NamedTuple):
@@ -33,14 +33,14 @@ class FirstRecord(NamedTuple):
 
 
 class RecordAges:
-    """What is known of all partitions; for one thread at a time."""
+    """The reported records of all partitions; for one thread at a time."""
 
     def __init__(self) -> None:
         self._records: dict[TopicPartition, tuple[FirstRecord, ...]] = {}  # each in the order of offsets
         self._ids: dict[str, str] = {}
 
     def add(self, tp: TopicPartition, record: FirstRecord) -> None:
-        """Somebody has seen a record; one that has no timestamp tells nothing."""
+        """Add a reported record; one without a timestamp is dropped."""
         if record.timestamp_ms == NO_TIMESTAMP or not 0 <= record.position <= record.offset:
             return
         other_records = [earlier for earlier in self._records.get(tp, ()) if earlier.offset != record.offset]
@@ -49,7 +49,7 @@ class RecordAges:
         self._records[tp] = tuple(sorted([*other_records, wider], key=lambda earlier: earlier.offset)[-MOST_RECORDS:])
 
     def follow(self, ids: Mapping[str, str]) -> None:
-        """Forget what was seen of topics that were deleted and made anew since: their offsets are others."""
+        """Forget the records of recreated topics: their offsets are of another log."""
         recreated = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
         self._records = (
             {tp: records for tp, records in self._records.items() if tp.topic not in recreated}
@@ -59,9 +59,9 @@ class RecordAges:
         self._ids.update(ids)
 
     def age_ms(self, tp: TopicPartition, committed: int, end: int, now_ms: int) -> int | None:
-        """The age of the first record from ``committed`` on, 0 where the log ends there; None: nobody has seen it yet.
+        """The age of the first record from ``committed`` on, 0 where the log ends there; None: it is unknown.
 
-        Between two records that were seen, it is at most that of the earlier one.  A timestamp of the future is no age.
+        Between two known records the age of the earlier one is taken, an upper bound.  A future timestamp counts as age 0.
         """
         if end <= committed:
             return 0
@@ -72,7 +72,7 @@ class RecordAges:
         return None if first is None else max(now_ms - first.timestamp_ms, 0)
 
     def unseen(self, lagging: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those of these positions whose first record nobody has seen."""
+        """The positions whose first record is unknown."""
         return {
             tp: position
             for tp, position in lagging.items()
@@ -80,7 +80,7 @@ class RecordAges:
         }
 
     def keep(self, committed: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
-        """Forget what lies behind, but for the last record of it, and partitions that are not there any more."""
+        """Forget the records before ``committed`` except the last one, and partitions that don't exist any more."""
         self._records = {
             tp: _keep_from(records, committed.get(tp, 0)) for tp, records in self._records.items() if tp in partitions
         }

@@ -1,9 +1,9 @@
-"""How many bytes an offset of each partition is worth, as the tasks that read them have reported.
+"""The mean bytes of an offset of each partition, from the reports of tasks.
 
-Bytes are those that a record's columns take in Arrow.  They are counted per offset, not per record: ranges are ranges
-of offsets, and where compaction or transactions leave gaps an offset is worth less.
+Bytes are those of a record's columns in Arrow.  They are counted per offset, not per record: ranges are ranges of offsets,
+and where compaction or transactions leave gaps an offset has fewer bytes.
 
-Every report halves the weight of the earlier ones, so a change of sizes is known after a batch or two.
+Each report halves the weight of the earlier ones, so a change of sizes shows after a batch or two.
 
 >>> a, b, c = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 >>> seen = {a: add_range(None, 1_000, 200_000), b: add_range(None, 3_000, 300_000)}
@@ -23,19 +23,19 @@ from typing import Final, NamedTuple
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 RECORD_BYTES: Final = 150
-"""What a row costs beside its bytes, in bytes: from Kafka into Spark rows with values of 20, 100 and 1,000 bytes took
-1.8, 2.2 and 9.5 µs of CPU, which is 8 ns a byte and the time of 150 more for each row."""
+"""The cost of a row besides its bytes, in bytes.  Measured from Kafka into Spark: rows with values of 20, 100 and 1,000 bytes
+took 1.8, 2.2 and 9.5 µs of CPU, which is 8 ns a byte plus the time of 150 bytes for each row."""
 
 TYPICAL_BYTES: Final = 160
-"""What a record is taken for while nothing is known: a value of 100 bytes and the other columns."""
+"""The assumed bytes of a record before any report: a value of 100 bytes and the other columns."""
 
 WHOLE_ROWS: Final = 4096
 WHOLE_BYTES: Final = 1 << 20
-"""From here on a batch pays for itself, in the agent's steps and in what a task hands to Spark (``streaming.direct_read.packed``)."""
+"""Batches of at least so many rows or bytes are not joined with others, in the agent and in ``streaming.direct_read.packed``."""
 
 
 class ObservedSize(NamedTuple):
-    """What was read of one partition: recent offsets and their bytes, earlier ones counting less, and all offsets."""
+    """What was read of one partition: offsets and their bytes, older ones with less weight; ``total`` counts all offsets."""
 
     offsets: float
     nbytes: float
@@ -43,7 +43,7 @@ class ObservedSize(NamedTuple):
 
 
 def add_range(size: ObservedSize | None, offsets: int, nbytes: int) -> ObservedSize:
-    """What has been seen after another range of so many offsets was read, which had so many bytes."""
+    """The size after another range of so many offsets, with so many bytes."""
     if size is None:
         return ObservedSize(offsets, nbytes, offsets)
     return ObservedSize(size.offsets / 2 + offsets, size.nbytes / 2 + nbytes, size.total + offsets)
@@ -51,7 +51,7 @@ def add_range(size: ObservedSize | None, offsets: int, nbytes: int) -> ObservedS
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of all partitions at one moment."""
+    """The sizes of all partitions at one moment."""
 
     by_partition: Mapping[TopicPartition, ObservedSize] = field(default_factory=dict)
 
@@ -60,13 +60,13 @@ class Sizes:
         return self.by_partition[tp].total if tp in self.by_partition else 0
 
     def mean(self, tp: TopicPartition) -> int | None:
-        """Bytes of an offset, rounded up: the partition's own, else its topic's; None where nothing is known."""
+        """Bytes of an offset, rounded up: the mean of the partition, else of its topic; None where both are unknown."""
         own = self.by_partition.get(tp)
         mean = self._topics.get(tp.topic) if own is None else own.nbytes / own.offsets
         return None if mean is None else -int(-mean // 1)
 
     def weights(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """What reading an offset of each costs, in bytes; one of an unknown topic is taken for a record like all others."""
+        """The cost of reading one offset of each partition, in bytes; an unknown topic has the mean of all topics."""
         if not self.by_partition:
             return dict.fromkeys(partitions, RECORD_BYTES + TYPICAL_BYTES)
         unknown = -int(-self._overall // 1)

@@ -1,17 +1,17 @@
-"""Partitions that keep the others waiting: recognised by what tasks waited for, and planned only as far as they are fetched.
+"""Late partitions: those for which tasks wait far longer than for others.  A batch takes only what is fetched of them.
 
-A partition whose leader is slow, or throttles its readers, answers whoever asks for its log's end as fast as any other:
-what shows is that tasks wait for its records, in vain, while those of others come.  So owners tell for how long they
-were waited for, and where fetching stands.  One that was waited for far longer than most is *late*: from then on a batch
-takes of it what its owner has fetched ahead, which nobody waits for, until it comes in time again.
+A leader that is slow, or throttles its readers, still answers the question for the log's end fast.  What shows is that tasks
+wait for its records while those of others come.  So owners report, for each partition, how long tasks have waited and how far
+it is fetched.  A partition with far longer waits than most is *late*: a batch takes of it only what its owner has fetched
+ahead, so no task waits for it, until it is in time again.
 
-In time is a partition whose owner has fetched, within ``IN_TIME_MS``, what the log held when the driver last looked,
-``GOOD_GOALS`` times in a row; so a backlog is caught up in pieces that are there already, and doesn't hold up the others
-either.  Nothing is late where all are: a slow network, a busy machine, the beginning.
+A partition is in time again when its owner, ``GOOD_GOALS`` times in a row, has fetched within ``IN_TIME_MS`` up to the log end
+that the driver saw last.  So a backlog is read in fetched pieces, too.  No partition is late where all are: a slow network, a
+busy machine, the start of a query.
 
-Only what is planned moves an owner on from where it can't get ahead: records that have aged out, one that is too large for it
-or damaged, a buffer that nobody asks for.  So an owner tells nothing of a partition whose error the tasks are to get past, and one that
-stands before what was planned already limits nothing.
+An owner may be unable to fetch ahead until a batch is planned past a place: records that have aged out, a record that is too
+large or damaged, a full buffer.  So owners report no partition with an error that tasks have to pass, and a position before
+the planned start limits nothing.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from typing import Final, NamedTuple
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 LATE_MS: Final = 1_000
-"""Waited for so long within about a window: a batch of other partitions takes less."""
+"""The least wait within about ``WINDOW_MS`` that makes a partition late: a usual batch takes less."""
 WINDOW_MS: Final = 10_000
 TIMES_MEDIAN: Final = 4
 IN_TIME_MS: Final = 1_000
 GOOD_GOALS: Final = 3
 SILENT_MS: Final = 5_000
-"""An owner that hasn't told for so long is gone: who reads its partitions now is anybody's guess."""
+"""An owner without a report for so long counts as gone, and its reports don't count any more."""
 QUIET_MS: Final = 60_000
-"""With nothing new to fetch for so long, a late partition is taken for a good one again."""
+"""With nothing new to fetch for so long, a late partition counts as in time again."""
 
 
 class FetchProgress(NamedTuple):
-    """What an owner tells of a partition: where fetching stands, for how long tasks have waited since it told last."""
+    """An owner's report of a partition: the fetch position, and how long tasks have waited since its last report."""
 
     position: int
     waited_ms: float
 
 
 class Goal(NamedTuple):
-    """A log end that fetching has to come to, and since when."""
+    """A log end that the fetch position has to reach, and since when."""
 
     end: int
     since_ms: int
@@ -51,15 +51,15 @@ class Goal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One partition of which its owner tells."""
+    """One partition that its owner reports."""
 
-    heard_ms: int
+    heard_ms: int  # of the last report
     position: int
-    waited_ms: float  # the waits, of which older ones count less and less
-    late_since_ms: int | None = None
-    goal: Goal | None = None
-    good: int = 0  # goals in a row that were come to in time
-    busy_ms: int = 0  # when there was something to fetch last
+    waited_ms: float  # the sum of waits, older ones with less weight (``WINDOW_MS``)
+    late_since_ms: int | None = None  # None: in time
+    goal: Goal | None = None  # of a late partition only
+    good: int = 0  # goals in a row that were reached in time
+    busy_ms: int = 0  # when there was last something to fetch
 
 
 Tracks = Mapping[TopicPartition, Track]
@@ -73,9 +73,9 @@ def after_report(
     *,
     fresh: bool = True,
 ) -> dict[TopicPartition, Track]:
-    """The tracks after an owner has told; ``ends`` are the log ends of all partitions, as the driver knows them.
+    """The tracks after an owner's report; ``ends`` are the log ends of all partitions, as the driver knows them.
 
-    ``fresh``: it has asked for them just now, so who has come to them has nothing to fetch.
+    ``fresh``: the driver has asked for the ends just now, so a position at the end has nothing to fetch.
     """
     heard_tracks = {tp: track for tp, track in tracks.items() if now_ms - track.heard_ms <= SILENT_MS}
     heard_tracks |= {tp: _next_track(heard_tracks.get(tp), progress, now_ms) for tp, progress in report.items()}
@@ -84,7 +84,7 @@ def after_report(
 
 
 def late(tracks: Tracks, now_ms: int) -> dict[TopicPartition, Track]:
-    """The late ones, of whose owners something has been heard lately."""
+    """The late partitions with a recent report."""
     return {
         tp: track
         for tp, track in tracks.items()
@@ -95,7 +95,7 @@ def late(tracks: Tracks, now_ms: int) -> dict[TopicPartition, Track]:
 def limited(
     ends: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int
 ) -> dict[TopicPartition, int]:
-    """How far to plan what comes after ``start``: the log ends, for late partitions what has been fetched of them."""
+    """How far to plan from ``start``: to the log ends, for late partitions to the fetch position."""
     fetched = {tp: track.position for tp, track in late(tracks, now_ms).items()}
     return {
         **ends,
@@ -108,14 +108,14 @@ def limited(
 
 
 def reasons(ends: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int) -> dict[TopicPartition, str]:
-    """In words, for those that are late."""
+    """Why partitions are late, in words."""
     return {tp: _reason(track, ends.get(tp), now_ms) for tp, track in late(tracks, now_ms).items()}
 
 
 def changed(
     earlier: Collection[TopicPartition], current: Collection[TopicPartition]
 ) -> tuple[list[TopicPartition], ...]:
-    """Which became late, and which are in time again."""
+    """The partitions that became late, and those that are in time again."""
     return sorted(set(current) - set(earlier)), sorted(set(earlier) - set(current))
 
 
@@ -129,7 +129,7 @@ def _next_track(track: Track | None, progress: FetchProgress, now_ms: int) -> Tr
 
 
 def _median(tracks: Tracks, partitions: int) -> float:
-    """The (lower) median wait of all partitions; those nobody tells of weren't waited for."""
+    """The (lower) median wait of all partitions; one without a report has had no wait."""
     waits = sorted((track.waited_ms for track in tracks.values()), reverse=True)
     place = partitions // 2  # from above
     return waits[place] if place < len(waits) else 0.0

@@ -1,4 +1,4 @@
-"""Where the logs end, as the driver knows it at one moment."""
+"""The ends of the logs, as the driver knows them at one moment."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known: the last ``ends``, the reason for each partition whose leader gives no answer now, all that exist.
+    """The last known ``ends``, the reason for each ``unreachable`` partition, and all ``partitions`` that exist.
 
-    A partition in ``unreachable`` may have an (old) end in ``ends``.  ``at`` is the time.monotonic() of the snapshot,
-    ``ids`` are the topics' as far as known, ``answer`` and ``look`` the numbers of the answers about ends and topics.
-    ``epochs`` are those of the leaders that told the ``ends``, as far as they say: the same object while none has changed.
+    A partition in ``unreachable`` may have an (old) end in ``ends``.  ``taken_at`` is the time.monotonic() of the snapshot.
+    ``ids`` are the known ids of topics.  ``answer`` and ``look`` number the answers about ends and about topics.  ``epochs`` are
+    the leader epochs of the answers about ``ends``: the same object while none has changed.
     """
 
     ends: Mapping[TopicPartition, int]

@@ -1,11 +1,10 @@
-"""What of a query's positions may be lost, and when to believe it: a log has become shorter, a topic is another one now.
+"""When to believe that records are lost: a log has become shorter, or a topic was deleted or recreated.
 
-A position is an offset in the log of one topic, which its id tells from another of the same name.
+A position is an offset in the log of one topic; the topic's id distinguishes it from another topic of the same name.
 
-A broker that has just become the leader may not have, for a moment, what its predecessor had told (KAFKA-7703, KIP-207), and
-one that is behind with the cluster's metadata still tells of the topic that there was before.  So what would be a loss is
-doubted first: nothing is read of it meanwhile, and it is believed when every answer has been the same for as long as
-a broker may lag.  Time is an argument.
+A new leader may, for a moment, answer with an older end than its predecessor (KAFKA-7703, KIP-207).  A broker with old metadata
+still answers about the former topic.  So a loss is doubted first: nothing is read of the partition meanwhile.  It is believed
+when every answer has been the same for as long as a broker may lag.  Time is an argument.
 
 >>> doubts: SuspectedLosses[str] = SuspectedLosses()
 >>> for answer, now in ((1, 0.0), (2, 4.0), (3, 5.0)):
@@ -29,13 +28,13 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 T = TypeVar("T")
 
 LAG_S: Final = 5.0
-"""How long a broker may be behind the others; Spark's driver, too, asks for seconds before it believes a loss."""
+"""How long a broker may lag behind the others; Spark's driver, too, asks for seconds before it believes a loss."""
 CONFIRMATIONS: Final = 3
-"""How many answers there have to be in that time."""
+"""The least number of answers in that time."""
 
 
 class Doubt(NamedTuple):
-    """Since when something is said, in how many answers, the number of the last of them."""
+    """A possible loss: the time of the first answer that had it, the number of such answers, and the last answer's number."""
 
     first_s: float
     answers: int
@@ -44,14 +43,14 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True)
 class SuspectedLosses(Generic[T]):
-    """What is doubted now."""
+    """The possible losses, each in every answer since its first."""
 
     standing: Mapping[T, Doubt] = field(default_factory=dict)
 
     def add_answer(self, claims: Collection[T], answer: int, now: float) -> SuspectedLosses[T]:
-        """The doubts after an answer of this number, the same number as before if there is no newer one.
+        """The doubts after an answer; ``answer`` is its number, the former one if there is no newer answer.
 
-        ``said`` is all that it would have us believe: whatever it leaves out is believed no more, or wasn't answered.
+        ``claims`` are the losses in this answer.  A doubt that is not among them is dropped.
         """
         fresh = Doubt(now, 0, -1)
         doubts = {item: self.standing.get(item, fresh) for item in claims}
@@ -63,7 +62,7 @@ class SuspectedLosses(Generic[T]):
         )
 
     def believed(self, now: float) -> frozenset[T]:
-        """What has been said for long enough."""
+        """The losses that every answer has had for long enough."""
         return frozenset(
             item
             for item, doubt in self.standing.items()
@@ -72,7 +71,7 @@ class SuspectedLosses(Generic[T]):
 
 
 class Mismatches(NamedTuple):
-    """Positions for which there is no log any more: partitions deleted, topics made anew, logs that end before them."""
+    """Positions without a log: deleted partitions, recreated topics, partitions whose logs end before the position."""
 
     deleted: frozenset[TopicPartition]
     recreated: frozenset[str]
@@ -88,9 +87,9 @@ def mismatches(
     ends: Mapping[TopicPartition, int],
     silent: Collection[TopicPartition],
 ) -> Mismatches:
-    """Compare positions (offsets, and the ids of their topics as far as known) with what the cluster says now.
+    """Compare positions (offsets, and the known ids of their topics) with the cluster's last answers.
 
-    ``partitions`` are all there are; what is said of the end of a ``silent`` one is old.
+    ``partitions`` are all that exist.  The end of a ``silent`` partition is old and not compared.
     """
     deleted = frozenset(tp for tp in start if tp not in partitions)
     recreated = frozenset(topic for topic, topic_id in ids.items() if ids_now.get(topic, topic_id) != topic_id)

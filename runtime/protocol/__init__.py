@@ -1,1 +1,1 @@
-"""What a group says, as frozen values and as bytes: requests, replies, events, error codes, partitions, Kafka's ConsumerProtocol."""
+"""The group's messages as frozen values and as bytes: requests, replies, events, error codes, partitions, ConsumerProtocol."""

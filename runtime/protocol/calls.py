@@ -1,8 +1,8 @@
-"""Every call between task, agent and coordinator that is not Kafka's: its request and its reply, as typed values.
+"""The calls between task, agent and coordinator that are not Kafka's: requests and replies as typed values.
 
-``Claim`` and ``Delivered`` are called by their own names.  The bytes are JSON of the fields; what has a field too many or too few, of
-another type or out of bounds, is refused by ``decode``, at the door.  What only several fields together show (a report with
-more records than offsets) is looked at by ``check_delivered`` and ``check_read``.
+The bytes are JSON of the fields.  ``decode`` refuses missing and surplus fields, wrong types and values out of bounds.
+``check_delivered`` and ``check_read`` refuse what only several fields together show, as a report with more records than
+offsets.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.protocol.wire_types import Int64, String, to_json
 
 MAX_COUNT: Final = 10**15
-"""Records or bytes that one task can have read: more is a mistake, and would spoil the totals for good."""
+"""Records or bytes that one task can have read: a greater number is an error, and would spoil the totals of the run."""
 MAX_RECORD_BYTES: Final = 2**31
-"""Bytes of an offset: Kafka's sizes of messages have 32 bits; and room for the columns beside the value."""
+"""Bytes of an offset: Kafka's sizes of messages have 32 bits."""
 MAX_WAITED_MS: Final = 1e9
 MAX_RANGES: Final = 10_000
 """Ranges that the driver reads for a task in one call."""
 MAX_MALFORMED_COUNTS: Final = 1_000
 """Topics and reasons in one report of bad records."""
 MAX_WORDS: Final = 300
-"""Characters of what a task or an agent says in its own words."""
+"""Characters of a text that a task or an agent writes."""
 MAX_FETCHED_RECORDS: Final = 100_000
-"""Of one report: two for each of the partitions that one member may own."""
+"""Records in one report: two for each of the partitions that one member may own."""
 MAX_SECONDS: Final = 1e11
 MAX_SOURCES: Final = 1_000
 """Sources of one streaming query."""
@@ -40,11 +40,11 @@ Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, lt=MAX_WAITED_MS)]
 TopicIds: TypeAlias = dict[String, String]
 """Kafka's topic ids, by topic."""
 QueryId: TypeAlias = Annotated[str, Meta(max_length=64)]
-"""Spark's id of a streaming query, the same over restarts; empty where it isn't known."""
+"""Spark's id of a streaming query, the same over restarts; empty where it is unknown."""
 
 
 class CallError(ValueError):
-    """Bytes that are no call, or one that contradicts itself."""
+    """Bytes that are no call, or a call whose fields contradict each other."""
 
 
 class Call(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class Claim(Call, frozen=True):
 
 
 class ClaimReply(Call, frozen=True):
-    """The slot; or ``error``, one of Kafka's names, and ``message``.
+    """The slot, or ``error``, one of Kafka's names, with ``message``.
 
     ``planned_starts`` are, for each range, where the plan begins to read its partition; ``agent`` says that its agent has the
     ranges; ``last`` that the query ends with this batch, so that no agent is to be started for what comes next.
@@ -91,7 +91,7 @@ class ClaimReply(Call, frozen=True):
 
 
 class MalformedCount(NamedTuple):
-    """So many records of a topic could not be decoded, all for the same reason."""
+    """The number of records of a topic that could not be decoded for one reason."""
 
     topic: String
     reason: String
@@ -120,7 +120,7 @@ class Delivered(Call, frozen=True):
 
 
 class ReadRequest(Call, frozen=True):
-    """A task asks the driver to read ranges for it; the answer begins with ``ReadHead``."""
+    """A task asks the driver to read ranges; the answer begins with ``ReadHead``."""
 
     ranges: tuple[Range, ...]
     ids: TopicIds
@@ -144,7 +144,7 @@ class ReadHead(Call, frozen=True):
 
 
 class AgentRequest(Call, frozen=True, omit_defaults=True):
-    """What a task asks its agent: ranges to serve, or something to say to the coordinator."""
+    """A task's request to its agent: ranges to serve, or a call to pass on to the coordinator."""
 
     ranges: tuple[Range, ...] = ()
     planned_starts: tuple[Offset, ...] = ()
@@ -158,9 +158,9 @@ class AgentRequest(Call, frozen=True, omit_defaults=True):
 
 
 class Step(Call, frozen=True):
-    """One step of an agent's answer: the positions of ranges by their places, what is missed and why, whether rows follow.
+    """One step of an agent's answer: positions and misses, each with the index of its range; ``rows``: rows follow.
 
-    ``sizes`` are the bytes of the rows that brought each range there.
+    ``missed`` has the reasons.  ``sizes`` are the bytes of the rows up to each position.
     """
 
     positions: tuple[tuple[Int64, Int64], ...]
@@ -173,7 +173,7 @@ class Step(Call, frozen=True):
 
 
 class WaitedFor(NamedTuple):
-    """Where fetching a partition stands, and for how long tasks have waited for it since its owner told last."""
+    """The fetch position of a partition, and how long tasks have waited for it since the last report."""
 
     topic: String
     partition: Int64
@@ -182,7 +182,7 @@ class WaitedFor(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A partition whose leader doesn't answer: where fetching stands, and why, in words."""
+    """A partition whose leader doesn't answer: the fetch position, and the reason in words."""
 
     topic: String
     partition: Int64
@@ -191,7 +191,7 @@ class Silent(NamedTuple):
 
 
 class Barred(NamedTuple):
-    """A partition that a member can't fetch, and from which offset it is to try its leader."""
+    """A partition that a member can't fetch, and the offset from which it is to try its leader."""
 
     topic: String
     partition: Int64
@@ -199,7 +199,7 @@ class Barred(NamedTuple):
 
 
 class Fetched(Call, frozen=True):
-    """A member tells what tasks waited for, whose leaders are silent, and which of the leaders that it tried answered."""
+    """A member reports waits of tasks, partitions whose leaders are silent, and the tried partitions whose leaders answered."""
 
     member: String
     fetched: tuple[WaitedFor, ...]
@@ -208,7 +208,7 @@ class Fetched(Call, frozen=True):
 
 
 class FetchedReply(Call, frozen=True):
-    """Of which partitions to go on telling, and which leaders to try."""
+    """The partitions that the member is to go on reporting, and those whose leaders it is to try."""
 
     late: tuple[TopicPartition, ...]
     barred: tuple[Barred, ...] = ()
@@ -223,7 +223,7 @@ class Listened(Call, frozen=True):
 
 
 class MalformedRecords(Call, frozen=True):
-    """A member tells which records it could not decode since it told last."""
+    """A member reports the records that it could not decode since its last report."""
 
     bad: Bad
 
@@ -239,16 +239,16 @@ class FetchedRecord(NamedTuple):
 
 
 class RecordTimestamps(Call, frozen=True):
-    """A member tells when records were written that its query has yet to commit."""
+    """A member reports timestamps of records that its query has not committed yet."""
 
     member: String
     records: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)] = field(name="seen")
 
 
 class AgentFigures(Call, frozen=True):
-    """A member tells what its process takes: bytes, seconds of CPU, descriptors, threads, and when it started.
+    """A member reports its process: bytes, seconds of CPU, descriptors, threads, and the time of its start (since 1970).
 
-    And for how long brokers have throttled its fetching, where its client tells.
+    ``throttled_s`` is how long brokers have throttled its fetches; None where its client doesn't report that.
     """
 
     member: String
@@ -270,14 +270,14 @@ class OffsetsBehindLatest(NamedTuple):
 
 
 class SourceProgress(NamedTuple):
-    """What a progress event tells of one source: the batch's end, as the source gave it to Spark, and how far that is behind."""
+    """One source of a progress event: the batch's end, as the source gave it to Spark, and how far that is behind."""
 
     end: dict[String, dict[String, Offset]]
     offsets_behind: OffsetsBehindLatest | None
 
 
 class BatchCommitted(Call, frozen=True):
-    """A listener tells that a batch of ``query``, called ``name``, is in Spark's commit log, with all its sources."""
+    """A listener reports that a batch of ``query``, called ``name``, is in Spark's commit log, with all its sources."""
 
     query: QueryId
     name: String
@@ -285,15 +285,16 @@ class BatchCommitted(Call, frozen=True):
 
 
 class BatchCommittedReply(Call, frozen=True):
-    """Which query the run serves, once one of its tasks has said so."""
+    """The query that the run serves, "" before one of its tasks has named it."""
 
     query: QueryId = ""
 
 
 class PushEvent(Call, frozen=True, omit_defaults=True):
-    """What the coordinator pushes to an agent: what the query subscribes to, a reason to rejoin, or the end.
+    """An event that the coordinator pushes to an agent.
 
-    ``stop`` is the end for good; after ``restart`` the query may be started again.
+    ``subscription`` has the query's topics, ``rejoin`` the reason of a rebalance.  ``stop`` ends the agent's membership;
+    after ``restart`` the query may be started again, and the agent waits for that.
     """
 
     event: String  # subscription, rejoin, restart or stop
@@ -306,14 +307,14 @@ class PushEvent(Call, frozen=True, omit_defaults=True):
 
 
 class RebalancesRequest(Call, frozen=True, omit_defaults=True):
-    """The ``last`` rebalances, or the one of the generation ``show`` (-1: the latest) with who had what."""
+    """The ``last`` rebalances, or the one of generation ``show`` (-1: the latest) with its assignments."""
 
     last: Int64 | None = None
     show: Int64 | None = None
 
 
 class StoryRequest(Call, frozen=True):
-    """What happened to a member, by its id or its client id."""
+    """A member's timeline, by its member id or client id."""
 
     member: String
 
@@ -323,12 +324,12 @@ class Done(Call, frozen=True):
 
 
 def encode(call: Call) -> bytes:
-    """The call as bytes; half a surrogate pair, which a path or a host's name may hold, becomes a question mark."""
+    """The call as bytes; half of a surrogate pair, which a path or a host's name may have, becomes a question mark."""
     return to_json(call)
 
 
 def decode(data: bytes, kind: type[C]) -> C:
-    """The call of this kind that ``encode`` made these bytes of.  Raises CallError for anything else."""
+    """The call of this kind in bytes that ``encode`` made.  Raises CallError for all other bytes."""
     try:
         call: C = _DECODERS[kind].decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, as is text that is not UTF-8
@@ -349,7 +350,7 @@ _DECODERS: Final[Mapping[type[Call], msgspec.json.Decoder[Any]]] = {
 
 
 def check_delivered(report: Delivered) -> None:
-    """Raises CallError for a report of what can't be: nothing of it is to be counted."""
+    """Raises CallError for a report with impossible numbers; none of them is counted."""
     for part in report.ranges:
         if not 0 <= part.start <= part.end:
             raise CallError(f"offsets {part.start} to {part.end} of {part.topic}-{part.partition}"[:MAX_WORDS])
@@ -364,7 +365,7 @@ def check_delivered(report: Delivered) -> None:
 
 
 def check_read(request: ReadRequest, partitions: Collection[TopicPartition]) -> None:
-    """Raises CallError for ranges that the query doesn't read, are empty, or are several of one partition."""
+    """Raises CallError for ranges that are empty, of partitions that the query doesn't read, or several of one partition."""
     if len(request.ranges) > MAX_RANGES or len({part.tp for part in request.ranges}) != len(request.ranges):
         raise CallError(f"{len(request.ranges)} ranges, more than {MAX_RANGES} or several of one partition")
     for part in request.ranges:

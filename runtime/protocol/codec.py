@@ -30,15 +30,15 @@ class WireError(ValueError):
 def encode(value: object) -> bytes:
     """The value as bytes; ``value`` is a request or a reply.
 
-    Half a surrogate pair, which a host's name may hold, becomes a question mark: who is told of it can't use it either.
+    Half of a surrogate pair, which a host's name may have, becomes a question mark.
     """
     return to_json((type(value).__name__, value))
 
 
 def decode(data: bytes) -> object:
-    """The value that ``encode`` made these bytes of.
+    """The value of bytes that ``encode`` made.
 
-    Raises WireError for anything else: unknown type, missing or surplus field, wrong type of a field.
+    Raises WireError for all other bytes: unknown type, missing or surplus field, wrong type of a field.
     """
     if len(data) > MAX_BYTES:
         raise WireError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")

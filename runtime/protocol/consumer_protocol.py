@@ -52,7 +52,7 @@ class MalformedConsumerProtocol(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants and what it holds; ``owned`` was acquired in or before ``generation``."""
+    """The topics that a member subscribes to, and its partitions; ``owned`` were assigned in or before ``generation``."""
 
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
@@ -63,7 +63,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member is given."""
+    """The partitions of a member."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -72,18 +72,18 @@ class Assignment:
 class ConsumerEmbedded:
     """How ConsumerProtocol bytes name partitions (implements ``group.EmbeddedProtocol``).
 
-    Total, because the group's core is: bytes that can't be read name nothing.  The leader is who complains.
+    Total, as the group's core is: bytes that can't be read name no partition.  The leader reports them.
     """
 
     def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
-        """Partitions of an assignment; none for empty bytes (a member that the leader left out)."""
+        """Partitions of an assignment; none for empty bytes (the leader's SyncGroup did not have the member)."""
         try:
             return frozenset(decode_assignment(assignment).partitions) if assignment else frozenset()
         except MalformedConsumerProtocol:
             return frozenset()
 
     def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
-        """Partitions that a subscription says its member owns."""
+        """Partitions that a member's subscription has as owned."""
         try:
             return frozenset(decode_subscription(metadata).owned)
         except MalformedConsumerProtocol:
@@ -134,7 +134,7 @@ class AssignmentWriter:
         written: Iterable[str | bytes] = topics if self._names.isascii() else map(str.encode, topics)
         self._width = np.fromiter(map(len, written), np.int64, len(topics))
         if self._width.max(initial=0) > _MAX_STRING:
-            _string(topics[int(self._width.argmax())])  # which says so
+            _string(topics[int(self._width.argmax())])  # raises
         self._begin: Ints = np.cumsum(self._width)
         self._begin -= self._width
         self._widths = distinct(self._width).tolist()
@@ -151,7 +151,7 @@ class AssignmentWriter:
         return [data[begin:end] for begin, end in pairwise(begins.tolist())]
 
     def _joined(self, topic: Ints, number: Ints, starts: Ints) -> tuple[bytes, Ints]:
-        """All assignments in one, and where each begins, and the end."""
+        """All assignments in one text of bytes; where each begins, and the end."""
         new = _new_topics(topic, starts)
         first_run = np.concatenate(([0], np.cumsum(new)))[starts]
         runs = np.flatnonzero(new)
@@ -179,7 +179,7 @@ class AssignmentWriter:
         return data.tobytes(), begins
 
     def _put_heads(self, data: npt.NDArray[np.uint8], positions: Ints, name: Ints, lengths: Ints) -> None:
-        """What stands before each run's partitions: its topic and their count; ``at`` is then where they begin."""
+        """Write the topic and the count before each run of partitions; advances ``positions`` to where the partitions begin."""
         width = self._width[name]
         _write_items(data, positions, width.astype(">i2"))
         positions += 2
@@ -265,7 +265,7 @@ def _partitions(partitions: Iterable[tuple[str, int]]) -> bytes:
 
 
 class _ByteReader:
-    """A cursor over one message; every read checks that the bytes are there, so a lying count costs nothing."""
+    """A cursor over one message; each read checks first that the bytes exist, so a false count costs no memory."""
 
     def __init__(self, data: bytes, kind: str) -> None:
         self._data, self._position, self._kind = data, 0, kind

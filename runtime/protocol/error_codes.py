@@ -22,4 +22,4 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = 82
 
 
-UNREACHABLE = "LEADER_NOT_AVAILABLE"  # Kafka's name for what ends by itself when a broker comes back
+UNREACHABLE = "LEADER_NOT_AVAILABLE"  # Kafka's name of an error that ends when the broker is back

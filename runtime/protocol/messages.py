@@ -47,8 +47,8 @@ class Protocol(NamedTuple):
 class JoinGroup(Message, frozen=True):
     """Enter the group, or re-enter it for a rebalance; parked until the join phase completes.
 
-    ``attempt`` counts the member's joins, so that one which was overtaken on its way is told from a new one; 0 is not
-    counted (Kafka has no such field: it doesn't take a join for what its member owns).
+    ``attempt`` counts the member's joins: a join that arrives after a later one is recognized by it; 0: not counted.  Kafka has
+    no such field: its coordinator does not take a member's partitions from a join.
     """
 
     member_id: String
@@ -64,7 +64,7 @@ class JoinGroup(Message, frozen=True):
 
 
 class SyncGroup(Message, frozen=True):
-    """Hand in (leader) or ask for (everyone) the assignment of one generation; parked until the leader's call."""
+    """Bring (leader) or ask for (each member) the assignment of one generation; parked until the leader's SyncGroup."""
 
     member_id: String
     group_instance_id: String | None
@@ -75,7 +75,7 @@ class SyncGroup(Message, frozen=True):
 
 
 class Heartbeat(Message, frozen=True):
-    """Tell that a member lives."""
+    """Show that a member lives."""
 
     member_id: String
     group_instance_id: String | None
@@ -206,7 +206,7 @@ class MemberDescription(Message, frozen=True):
 
 
 class DescribeGroupReply(Message, frozen=True):
-    """The group as a value: state, generation, protocol, members, ids that were issued but not used yet."""
+    """The group as a value: state, generation, protocol, members, and pending members (an id was issued, no join followed)."""
 
     error: ErrorCode
     state: String
@@ -249,7 +249,7 @@ class Trigger(Message, frozen=True):
 
 
 class Unload(Message, frozen=True):
-    """The coordinator gives the group up (fenced by a newer driver, or shutting down): whoever waits is told so."""
+    """The coordinator gives the group up (fenced by a newer driver, or shutting down): parked requests get an error."""
 
     reason: str
 
@@ -257,7 +257,7 @@ class Unload(Message, frozen=True):
 class Resume(Message, frozen=True):
     """A new coordinator run goes on with the group of its predecessor's journal; it is the run's first event.
 
-    Generations begin above ``first_generation`` and above all that the journal knows; ``member_id_salt`` is the run's.
+    Generations begin above ``first_generation`` and above those in the journal; ``member_id_salt`` is the run's.
     """
 
     first_generation: int
@@ -275,7 +275,7 @@ class Answer(Message, frozen=True):
 
 
 class PushRejoin(Message, frozen=True):
-    """Tell a member, over its open stream, to rejoin now; ``generation`` is the one that it is to leave behind."""
+    """Push to a member, over its open stream, that it is to rejoin; ``generation`` is the one that ends."""
 
     member_id: str
     reason: str
@@ -292,7 +292,7 @@ class Refused(Message, frozen=True):
 
 
 class Rebalanced(Message, frozen=True):
-    """A rebalance ended (the leader's assignment was stored): what a log line and the history need."""
+    """A rebalance ended: the leader's assignment was stored.  For the log line and the history."""
 
     generation: int
     reason: Reason
@@ -305,7 +305,7 @@ class Rebalanced(Message, frozen=True):
 
 
 class Removed(Message, frozen=True):
-    """A member left the group or was put out of it."""
+    """A member left the group or was removed from it."""
 
     member_id: str
     reason: str

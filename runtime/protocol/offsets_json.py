@@ -1,6 +1,6 @@
-"""Offsets by partition as Spark's Kafka source writes them in JSON, ``{"topic":{"0":123}}``, read and checked.
+"""Reading offsets by partition in the JSON of Spark's Kafka source, ``{"topic":{"0":123}}``.
 
-One reader for all that comes in this form: the offsets of a checkpoint, and the options that users write.
+Checkpoints and the options of users have this form.
 
 >>> read(load('{"a":{"0":-2,"1":23}}', "startingOffsets"), "startingOffsets", EARLIEST)[TopicPartition("a", 0)] == EARLIEST
 True
@@ -22,7 +22,7 @@ LATEST: Final = -1
 MAX_PARTITION: Final = 2**31 - 1
 """Kafka counts partitions in an INT32."""
 OF_ID: Final = "@"
-"""Between a topic's name, where it can't be, and its id, in the offsets of format("cohort")."""
+"""Separates a topic's name and its id in the offsets of format("cohort"); no topic's name can have it."""
 _MAX_OFFSET: Final = 2**63 - 1
 _MOST_SHOWN: Final = 100  # characters of a value in a message
 _FORM: Final = '{"topic":{"0":123}}'
@@ -47,7 +47,9 @@ def load(text: str, source: str) -> object:
 
 def _without_repeats(pairs: list[tuple[str, object]], source: str) -> dict[str, object]:
     value = dict(pairs)
-    if len(value) < len(pairs):  # JSON readers keep the last silently: half of what the user wrote would be lost
+    if len(value) < len(
+        pairs
+    ):  # a JSON reader silently keeps the last of equal keys: the user's other entries would be lost
         names = [name for name, _ in pairs]
         raise MalformedOffsets(f"{source}: {next(n for n in names if names.count(n) > 1)!r} is there twice")
     return value
@@ -77,7 +79,7 @@ def _mapping(value: object, source: str, subject: str) -> dict[str, object]:
 
 
 def _excerpt(value: object) -> str:
-    """A value's beginning; what was read may be nested just too deeply to be written."""
+    """The beginning of a value; one that could be read may still be nested too deeply to be written."""
     try:
         return printable(json.dumps(value, default=repr), _MOST_SHOWN)
     except RecursionError:
@@ -101,7 +103,7 @@ def _offset(value: object, tp: TopicPartition, source: str, least: int) -> int:
 
 
 def ids_in(value: object) -> dict[str, str]:
-    """The ids of the topics that an offset is of, as far as it tells: one of ``format("kafka")`` does not.
+    """The topic ids in a source offset; one of ``format("kafka")`` has none.
 
     >>> ids_in({"t": {"0": 7}, "t@lj7XrdGBSHu-2_Ybcic80w": {}, "u": {"0": 1}})
     {'t': 'lj7XrdGBSHu-2_Ybcic80w'}

@@ -1,4 +1,4 @@
-"""Why a rebalance takes place, as a value: what caused it, whom it is about, and the words and the metric label of that.
+"""The reason of a rebalance as a value: its cause and members, with words for people and a metric label.
 
 >>> joined = Reason(Cause.MEMBER_JOINED, ("b-2",))
 >>> str(joined), joined.label
@@ -18,13 +18,13 @@ from enum import Enum
 from typing import Final, Self
 
 REASON_LENGTH: Final = 255
-"""What is kept of a reason that a member gives (KIP-800)."""
+"""Characters kept of the reason in a member's JoinGroup or LeaveGroup (KIP-800)."""
 
 
 class Cause(Enum):
-    """What starts a rebalance: the metric label under which it is counted, and its words.
+    """The cause of a rebalance: the metric label that counts it, and its words.
 
-    ``{members}`` are all whom the reason is about, ``{first}`` is the first of them and how many there are besides.
+    ``{members}`` are all members of the reason, ``{first}`` is the first of them and the number of the others.
     """
 
     MEMBER_JOINED = "member_joined", "{members} joined"
@@ -36,7 +36,10 @@ class Cause(Enum):
     MEMBER_REJOINED = "member_rejoined", "{members} rejoined"
     METADATA_CHANGED = "member_rejoined", "{members} changed its metadata"
     LEADER_REJOINED = "leader_rejoined", "{members} leads and rejoined"
-    FOLLOW_UP = "follow_up", "{members} rejoined"  # it revoked what it had to: a cooperative rebalance's second round
+    FOLLOW_UP = (
+        "follow_up",
+        "{members} rejoined",
+    )  # after revocation: the second round of a cooperative rebalance (KIP-429)
     SYNCS_EXPIRED = "sync_expired", "{first} did not sync"
     TOPICS_CHANGED = "topics_changed", "topics or partitions changed"
     SUBSCRIPTION_CHANGED = "topics_changed", "{members} rejoined"
@@ -45,13 +48,13 @@ class Cause(Enum):
     LOAD_IMBALANCE = "load_imbalance", "load"
     ASSIGNOR_RETRY = "assignor_retry", "the assignor failed and is asked again"
     COORDINATOR_RESTARTED = "other", "the coordinator was restarted"
-    REQUESTED = "other", ""  # who asks for it says why
+    REQUESTED = "other", ""  # the words come with the request (KIP-568)
 
     label: str
     words: str
 
     def __new__(cls, label: str, words: str) -> Self:
-        """``label`` is one of few, ``words`` are for people; the value, which a journal keeps, is both."""
+        """``label`` is one of few, ``words`` are for people; the value, which the journal stores, has both."""
         cause = object.__new__(cls)
         cause._value_ = f"{label}: {words}"
         cause.label, cause.words = label, words
@@ -59,15 +62,15 @@ class Cause(Enum):
 
 
 LABELS: Final = tuple(dict.fromkeys(cause.label for cause in Cause))
-"""A label of a metric has to be bounded; the words that go with it are not."""
+"""The bounded set of metric labels; the words are unbounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why one rebalance takes place.
 
-    ``members`` are those that it is about, ``instance`` is the slot of a static member, ``partitions`` how many are
-    concerned; ``said`` follows the words after a colon: what a member gave as its reason (KIP-800), or a finding.
+    ``members`` are the member ids, ``instance`` is the group.instance.id of a static member, ``partitions`` a number of
+    partitions.  ``said`` follows the words after a colon: a member's own reason (KIP-800), or a finding.
     """
 
     cause: Cause
@@ -94,7 +97,7 @@ class Reason:
 
 
 def requested(words: str) -> Reason:
-    """A rebalance that somebody asks for in words of his own (KIP-568)."""
+    """A rebalance that was requested, with the words of the request (KIP-568)."""
     return Reason(Cause.REQUESTED, said=words)
 
 

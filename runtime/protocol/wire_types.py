@@ -1,10 +1,9 @@
-"""Kafka's primitive types, with the bounds that every value from outside is held to (Kafka: ``common.protocol.types.Type``).
+"""Kafka's primitive types, with the bounds of every value from outside (Kafka: ``common.protocol.types.Type``).
 
-msgspec reads the bounds off the annotations when it decodes; code that makes values itself is not held to them.
+msgspec checks the bounds in the annotations when it decodes; values that our own code makes are not checked.
 
-Decoders are made at import, by one thread.  What msgspec compiles of a type it keeps on the type, and puts it there before it is
-complete; compiling runs Python, so another thread can come in between.  One that finds such a half reads pointers that
-aren't set, and the process is gone.
+Decoders are made at import, by one thread.  msgspec stores what it compiles of a type on the type, before it is complete.
+Compiling runs Python, so another thread may use the incomplete half: it reads pointers that aren't set, and the process dies.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def to_json(value: object) -> bytes:
-    """The value as JSON; half a surrogate pair, which a path or a host's name may hold, becomes a question mark."""
+    """The value as JSON; half of a surrogate pair, which a path or a host's name may have, becomes a question mark."""
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:

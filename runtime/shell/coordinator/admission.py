@@ -1,7 +1,7 @@
-"""Who is let in to the coordinator (``runtime.group.validation`` has the rules): asks the books, and tells of what is wrong.
+"""Checks of requests before the group gets them (``runtime.group.validation`` has the rules), and the log lines about refusals.
 
-Everything here is done by whoever owns the group.  What is said of one member is said once, what is refused again and
-again once a minute: a member that has gone mad is one line in the log, not a flood.
+Called with the coordinator's lock held.  A complaint about a member is logged once, a repeated refusal once a minute: a broken
+member must not flood the log.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 log = logging.getLogger("sparkcohort.coordinator")
 
-MOST_LOG_KEYS: Final = 1_000
+MOST_LOG_KEYS: Final = 1_000  # complaints and refusals whose last log line is remembered
 AGAIN_MS: Final = 60_000
 MOST_LEAVING: Final = 100
-"""Members that may leave in one request though fewer are there: some may be gone already."""
+"""Members that may leave in one request though the group has fewer: some may have left already."""
 
 
 class Admission:
-    """One group's; ``assignors`` are the names that it offers."""
+    """The checks of one group; ``assignors`` are the names that it offers."""
 
     def __init__(self, group_id: str, assignors: Collection[str], rebalance_timeout_ms: int) -> None:
         self._group_id = group_id
@@ -36,7 +36,7 @@ class Admission:
         self._log_times: OrderedDict[Hashable, int] = OrderedDict()
 
     def admit(self, request: p.Request, group: Group, topics: Collection[str], now_ms: int) -> p.Request:
-        """The request as the group may hear it.  Raises door.Refusal, which is told."""
+        """The request, corrected where a claim is not believed.  Raises validation.Refusal, which is logged."""
         try:
             if isinstance(request, p.JoinGroup):
                 return self._join(request, group, topics)
@@ -69,7 +69,7 @@ class Admission:
         return join
 
     def describe_member(self, join: p.JoinGroup, member_id: str, addresses: Collection[str]) -> validation.MemberInfo:
-        """What a member that was let in says of itself; ``taken`` are the addresses of the other members."""
+        """The info of an admitted member; ``addresses`` are those of the other members."""
         info, complaints = validation.about(join, member_id)
         if info.address in addresses:
             complaints["address"] = f"another member has its address, {info.address}"
@@ -83,7 +83,7 @@ class Admission:
                 log.warning("group %s: %s is not believed: %s", self._group_id, member, complaint)
 
     def is_worth_a_line(self, refused: p.Refused, now_ms: int) -> bool:
-        """Whether a refusal is told, or one like it was a moment ago."""
+        """Whether a refusal is logged; not if one like it was within the last minute."""
         return self._is_new(refused.request, refused.error, refused.member_id, now_ms=now_ms)
 
     def _is_new(self, *key: Hashable, now_ms: int = 0) -> bool:
@@ -113,7 +113,7 @@ def _check_commit(request: p.OffsetCommit) -> None:
 
 
 def _member_words(request: p.Request) -> str:
-    """The member as it calls itself, fit for a log."""
+    """The member by the name that it gives, printable for a log."""
     if isinstance(request, p.JoinGroup):
         name = request.group_instance_id or request.client_id or request.member_id
         return f"{validation.plain(name) or 'a member'} on {validation.plain(request.client_host) or '?'}"
@@ -121,7 +121,7 @@ def _member_words(request: p.Request) -> str:
 
 
 def refused(request: p.Request, refusal: validation.Refusal) -> p.Reply:
-    """The answer to a request that is refused at the door."""
+    """The reply to a refused request."""
     error, message = refusal.error, str(refusal)
     if isinstance(request, p.OffsetCommit):
         every = tuple((TopicPartition(each.topic, each.partition), error) for each in request.offsets)

@@ -1,9 +1,9 @@
-"""The driver leads: it has the assignments computed, by a built-in assignor at once, by a user's own in a thread.
+"""The leader's assignments: a built-in assignor computes them at once, a user's own in a thread.
 
-Whatever an assignor does wrong costs its round and nothing else: everybody keeps what it has, the failure is counted,
-logged once and told, and the assignor is asked again later (``departed.failed``).  A user's has a deadline and is gone
-on without when it is over; until it has returned, rounds fail at once, since Python can't end a thread.  Only native
-code that keeps Python's lock to itself could stop the group.
+An assignor's failure costs its round and nothing else: each member keeps its partitions, the failure is counted and logged
+once, and the assignor is called again later (``delayed_rebalance.failed``).  A user's assignor has a deadline, after which the
+round ends without it.  Until it returns, rounds fail at once, since Python can't end a thread.  Only native code that holds
+Python's lock could stop the group.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger("sparkcohort.assignor")
 SLOW_MS: Final = 1_000
 """An assignor that runs for longer is logged, once."""
 MOST_LOGGED: Final = 100
-"""Of so many different failures in a row it is known that they were logged."""
+"""Different failures in a row that are logged once each."""
 
 Result: TypeAlias = tuple[assignment.Assignments, delayed_rebalance.LeaderState] | BaseException
 Done: TypeAlias = Callable[[assignment.Assignments, int, str], None]
-"""Takes the assignments of a round, its generation, and why they are not the assignor's (empty when they are)."""
+"""Takes the assignments of a round, its generation, and the assignor's failure ("" when there is none)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _AssignorCall:
 class AssignorRunner:
     """Computes the assignments of one group; all of it but the thread under the coordinator's lock.
 
-    ``now`` is the group's clock (ms), ``post`` hands a job to whoever has the lock, ``done`` takes what is computed.
+    ``now`` is the group's clock (ms), ``post`` hands a job to the coordinator's loop, ``done`` takes the assignments.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class AssignorRunner:
         self._logged: OrderedDict[str, None] = OrderedDict()
         self._calls: queue.SimpleQueue[_AssignorCall | None] = queue.SimpleQueue()
         self._thread: Supervised | None = None
-        self._running: _AssignorCall | None = None  # of the thread: what it computes
+        self._running: _AssignorCall | None = None  # the thread's own: what it computes
 
     def lead_round(
         self, request: ComputeAssignment, owned: assignment.Since, make_round: Callable[[], delayed_rebalance.Round]
     ) -> None:
-        """Begin a round, of which ``look`` tells the rest; a round that is still computed is void."""
+        """Begin a round with the input that ``make_round`` collects; a round that is still being computed is void."""
         began_ms = self._now()
         call = self._current = _AssignorCall(request, owned, self.leader_state, began_ms, began_ms + self._patience_ms)
         own = ASSIGNORS.get(call.name) is not self._assignors.get(call.name)
@@ -110,7 +110,7 @@ class AssignorRunner:
             return
         try:
             call.round = make_round()
-        except Exception as error:  # noqa: BLE001  whatever it is, the group gets an answer
+        except Exception as error:  # noqa: BLE001  the group waits for an assignment after any error
             self._fail(call, f"assignor {call.name} could not be asked: {assignment.words(error)}", error)
             return
         if not own:
@@ -129,7 +129,7 @@ class AssignorRunner:
         return self._balancing.due() if due is None and self._balancing is not None else due
 
     def reason(self, name: Callable[[str], str]) -> Reason:
-        """Why the round that is due takes place; ``name`` makes a member id readable."""
+        """The reason of the round that is due; ``name`` makes a member id readable."""
         if self._balancing is None or delayed_rebalance.deadline(self.leader_state) is not None:
             return delayed_rebalance.reason(self.leader_state, name)
         return self._balancing.reason(self._now())
@@ -142,7 +142,7 @@ class AssignorRunner:
         return call.due_ms if call.slow else min(call.due_ms, call.began_ms + SLOW_MS)
 
     def tick(self) -> None:
-        """Go on without an assignor whose time is over; say so of one that is slow."""
+        """Fail the round of an assignor after its deadline; log a slow one."""
         call, now_ms = self._current, self._now()
         if call is not None and now_ms >= call.due_ms:
             self._stuck = call
@@ -150,7 +150,7 @@ class AssignorRunner:
         elif call is not None and not call.slow and now_ms >= call.began_ms + SLOW_MS:
             call.slow = True
             log.warning(
-                "group %s: assignor %s runs since %d ms ago, for generation %d; it is gone on without after %d ms",
+                "group %s: assignor %s has run for %d ms, for generation %d; the round fails after %d ms",
                 self._group_id,
                 call.name,
                 now_ms - call.began_ms,
@@ -164,7 +164,7 @@ class AssignorRunner:
         return None if call is None else {"name": call.name, "age_ms": self._now() - call.began_ms}
 
     def failure(self) -> dict[str, Any] | None:
-        """What is wrong with the assignor, how often in a row it failed and when it is asked again; None: nothing is."""
+        """The assignor's failure, how often in a row it failed, and when it is called again; None without a failure."""
         trouble, failure = self.trouble, self.leader_state.failure
         if trouble is None or failure is None:
             return None
@@ -192,13 +192,13 @@ class AssignorRunner:
         self._answer(None if void or call is None else self._computed(call))
 
     def _answer(self, result: Result | None = None) -> None:
-        """Say that the thread is there for the next call; whether it could answer or not, it must not seem to be stuck."""
+        """Post that the call is over, with or without a result, so that the thread doesn't count as stuck."""
         if self._running is not None:
             self._post(partial(self._returned, self._running, result))
             self._running = None
 
     def _give_up(self, error: CohortError) -> None:
-        """The round that waits ends when its time is over, and the next one has another thread."""
+        """The thread has ended: its round ends at the deadline, the next one gets a new thread."""
         log.error("group %s: %s", self._group_id, error)
         self._thread = None
 
@@ -208,13 +208,13 @@ class AssignorRunner:
             return delayed_rebalance.lead(
                 call.leader_state, call.round, call.began_ms, self._max_delay_ms, self._assignors
             )
-        except BaseException as error:  # noqa: BLE001  also what would end the thread: it is the user's, and the group goes on
+        except BaseException as error:  # noqa: BLE001  the user's code may raise SystemExit; the group goes on
             return error
 
     # --- how a round ends ------------------------------------------------------------------------------
 
     def _returned(self, call: _AssignorCall, result: Result | None) -> None:
-        """The thread is done with a call, or has passed over it: it is there for the next one."""
+        """The thread has finished a call, or skipped a void one: it can take the next."""
         if self._stuck is not None:
             late_ms = self._now() - call.began_ms
             log.warning("group %s: assignor %s has returned, after %d ms", self._group_id, call.name, late_ms)
@@ -243,7 +243,7 @@ class AssignorRunner:
         self.leader_state = delayed_rebalance.failed(self.leader_state, self._now())
         self.failures[call.name] += 1
         self.trouble = AssignorFailure(call.name, reason, self._now())
-        self._log_failure(f"{reason}; everybody keeps what it has", error)
+        self._log_failure(f"{reason}; each member keeps its partitions", error)
         self._done(assignment.keep(call.request.members, call.owned), call.request.generation, reason)
 
     def _log_failure(self, reason: str, error: BaseException | None) -> None:

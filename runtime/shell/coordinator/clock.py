@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 MAX_CLOCK_STEP_MS = 1_000
-"""By how much a wake-up may be late before the group's clock stops following: a driver that was frozen must
-not find all its members expired before it has read their heartbeats."""
+"""How late a wake-up may be before the group's clock stops: a driver that was frozen must not expire all members before it has
+read their heartbeats."""
 
 
 class Clock:
-    """Milliseconds that never jump: time in which this process did not run does not count."""
+    """Milliseconds since the start, without the time in which this process did not run."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

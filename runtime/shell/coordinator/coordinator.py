@@ -62,7 +62,7 @@ log = logging.getLogger("sparkcohort.coordinator")
 
 STOP_S = 1.5
 DRIVER = "driver"
-"""The instance id of the driver's own member, which leads: whoever took it over would end the group."""
+"""The instance id of the driver's own member, the leader; a takeover of it would end the group (``is_driver``)."""
 
 
 class Coordinator:
@@ -78,10 +78,10 @@ class Coordinator:
         racks: Callable[[], Racks] = dict,
         former_group: groups.Group | None = None,
     ) -> None:
-        """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
+        """``topics`` returns topics with partition counts; ``partitions`` are those to read, if not all.
 
-        ``assignors`` has at least those that the settings name.  ``racks`` tells where replicas are; that they moved is
-        no reason for a rebalance: the next one sees it.  ``before`` is the group of the run before, to go on with.
+        ``assignors`` has at least those of the settings.  ``racks`` returns where replicas are; a move of replicas causes no
+        rebalance, the next one uses it.  ``former_group`` is the previous run's group, to go on with.
         """
         self.settings = settings
         self._topics = topics
@@ -91,9 +91,9 @@ class Coordinator:
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._owning = threading.Lock()
         self._clock = Clock()
-        self._waits_ms = 0  # how long the loop meant to wait when it last began to,
-        self._wakes_at_ms = 0  # and until when by the group's clock
-        self._due_ms = 0  # when it has to wake up at the latest
+        self._waits_ms = 0  # the length of the loop's current wait,
+        self._wakes_at_ms = 0  # and its end by the group's clock
+        self._due_ms = 0  # when the loop has to wake up at the latest
         self._ended = False
         self._requests: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
         self._correlation = 0
@@ -103,7 +103,7 @@ class Coordinator:
         self.rebalance_totals, self.listener_totals = RebalanceTotals(), ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.partitions_moved = 0
-        self.barred: Callable[[], leader.Barred] = dict  # what members can't fetch
+        self.barred: Callable[[], leader.Barred] = dict  # partitions that members can't fetch
         self._door = admission.Admission(settings.group_id, settings.assignors, settings.rebalance_timeout_ms)
         self.group = former_group or groups.new_group(settings.group_config(), ConsumerEmbedded())
         self._resumes = former_group is not None
@@ -122,7 +122,7 @@ class Coordinator:
             post=self._inbox.put,
             done=self._led,
         )
-        self._awaited: tuple[str, ...] = ()  # the departed that were told of
+        self._awaited: tuple[str, ...] = ()  # departed members that were logged
         self._job: Callable[[], None] | None = _do_nothing
         self.failure: CohortError | None = None  # what ended the loop, if it didn't end well
         self._thread = Supervised("cohort-coordinator", self._wait, self._work, self._fail)
@@ -142,26 +142,26 @@ class Coordinator:
     # --- from other threads ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the loop; the driver joins first, a group that was there before is taken over."""
+        """Start the loop; the driver's member joins first, in a new group or the former one."""
         self._partition_counts = dict(self._topics())
         if self._resumes:
-            for name, member in self.group.members.items():  # what they said of themselves when they joined
+            for name, member in self.group.members.items():  # from the metadata of their JoinGroups
                 self._remember(validation.join_of(member), name)
             resume = Resume(first := self.settings.first_generation, f"{self.settings.run_id}-{first}")
-            with self._owning:  # before any request: those that wait in the journal waited at the run before
+            with self._owning:  # before any request: parked ones in the journal were the former run's
                 self._do(lambda: self._step(resume))
         self._inbox.put(lambda: self._drive(machine.Start()))
         self._thread.start()
 
     def open_journal(self, journal: GroupJournal) -> None:
-        """From now on every step is in this journal before anybody hears of it."""
+        """Write each step to this journal, from now on, before its replies are sent."""
         with self._owning:
             journal.open(self.group)
             self._journal = journal
 
     def close_journal(self, *, keep: bool) -> None:
-        """No step is kept any more; the next run may take the journal, or else there is none."""
-        owns = self._owning.acquire(timeout=STOP_S)  # its loop may be stuck
+        """Stop writing the journal; ``keep`` leaves it to the next run, else it is removed."""
+        owns = self._owning.acquire(timeout=STOP_S)  # the loop may be stuck
         if self._journal is not None:
             self._journal.close(keep=keep)
         if owns:
@@ -174,7 +174,7 @@ class Coordinator:
         return self._journal is not None and self._journal.is_usable and not unloaded
 
     def stop(self, *, for_good: bool = True) -> None:
-        """Answer what waits, end the loop, and tell every agent to go, or else to wait for the next run."""
+        """End the loop; parked requests fail, agents end (``for_good``) or wait for the next run."""
         self._for_good = for_good
         self._inbox.put(None)
         self._thread.join(STOP_S)
@@ -191,7 +191,7 @@ class Coordinator:
                 waiter.park()
             if self._due_ms < self._wakes_at_ms:
                 self._wakes_at_ms = 0
-                self._inbox.put(_do_nothing)  # the loop is to wake up sooner than it meant to
+                self._inbox.put(_do_nothing)  # wake the loop: something is due before the end of its wait
         try:
             reply = waiter.get(timeout_s)
         except queue.Empty:
@@ -201,7 +201,7 @@ class Coordinator:
         return reply
 
     def subscribe(self, address: str) -> EventQueue:
-        """A queue of what is pushed to the agent at this address; the first event tells the topics."""
+        """The queue of the events for the agent at this address; the first one has the topics."""
         address = address[: validation.MOST_NAME]
         with self._owning:  # no change of topics falls in between, and no join of this agent comes before
             events = self._streams.add(address)
@@ -209,7 +209,7 @@ class Coordinator:
         return events
 
     def _push_missed(self, address: str) -> None:
-        """Whoever listens only now is told of the rebalance that a restarted coordinator began, not by its next heartbeat."""
+        """Push the rebalance of a restarted coordinator to a new listener: its next heartbeat would be later."""
         phase = self.group.rebalance
         if phase is None or phase.reason.cause is not Cause.COORDINATOR_RESTARTED:
             return
@@ -229,7 +229,7 @@ class Coordinator:
         self._inbox.put(lambda: self._step(Trigger(requested(reason))))
 
     def record_loads(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
-        """Take a member's report of its loads; false if the group has no use for it, or no such member."""
+        """Take a member's report of its loads; false without the load-balanced assignor, or for an unknown member."""
         with self._owning:
             if self.balancing is None or member_id not in self.group.members:
                 return False
@@ -239,7 +239,7 @@ class Coordinator:
             return True
 
     def is_driver(self, request: Request) -> bool:
-        """Whether a request speaks as the driver's own member, which nobody does over the network."""
+        """Whether a request is of the driver's own member, which the network must not send."""
         if isinstance(request, LeaveGroup):
             return any(self._speaks_as_driver(leaving) for leaving in request.members)
         return self._speaks_as_driver(request)
@@ -261,17 +261,17 @@ class Coordinator:
         return self._clock.now_ms
 
     def owners(self) -> Mapping[TopicPartition, str]:
-        """Who owns which partition now."""
+        """The owner of each partition."""
         return groups.owners(self.group)
 
     def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
-        """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
+        """The partitions that wait for a replacement, and the ms until they are assigned or delayed moves are made."""
         state = self.leading.leader_state
         due = delayed_rebalance.deadline(state)
         waits = due is not None and (state.failure is None or state.scheduled.due_ms is not None)
         return (state.scheduled.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
 
-    # --- of whoever owns the group ------------------------------------------------------------------------
+    # --- with the lock ------------------------------------------------------------------------------------
 
     def _wait(self) -> bool:
         if self._ended:
@@ -308,7 +308,7 @@ class Coordinator:
             log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
 
     def _next_ms(self) -> int:
-        """When there is something to do though nothing comes in; at least once a second."""
+        """When the loop has work without a request, by the group's clock; within a second at the latest."""
         due = self._clock.now_ms + 1000
         own = (self._round_due(), self.leading.deadline())
         for deadline in (groups.deadline(self.group), machine.deadline(self._driver), *own):
@@ -317,7 +317,7 @@ class Coordinator:
         return due
 
     def _round_due(self) -> int | None:
-        """When the leader wants another round; one that is under way will see for itself what is due."""
+        """When the leader needs another round; None during a rebalance, which includes what is due."""
         return self.leading.due() if self.group.state is groups.GroupState.STABLE else None
 
     def _tick(self) -> None:
@@ -333,7 +333,7 @@ class Coordinator:
         self.leading.tick()
 
     def _let_in(self, request: Request, waiter: Waiter) -> None:
-        """A request from outside: the group hears what the door lets through; who can't join isn't waited for either."""
+        """Check a request and step the group with it; a member whose rejoin is refused is removed, so that no round waits for it."""
         try:
             request = self._door.admit(request, self.group, self._partition_counts, self._clock.now_ms)
         except validation.Refusal as refusal:
@@ -358,7 +358,7 @@ class Coordinator:
         for action in decision.actions:
             try:
                 self._carry_out(action)
-            except Exception:  # what one member said must not cost the others their answers
+            except Exception:  # one member's data must not cost the others their replies
                 log.exception("group %s: %s was not carried out", self.settings.group_id, type(action).__name__)
 
     def _carry_out(self, action: Action) -> None:
@@ -413,10 +413,10 @@ class Coordinator:
                 case machine.Failed(error, message):
                     log.error("group %s: the driver's own member failed: %s %s", self.settings.group_id, error, message)
                 case _:
-                    pass  # it subscribes to nothing, so it is never assigned, revoked or bereft of anything
+                    pass  # it subscribes to nothing, so it never gets or loses partitions
 
     def _lead(self, request: machine.ComputeAssignment) -> None:
-        """Have the assignment computed; ``_led`` gets it."""
+        """Start the computation of the assignment; ``_led`` gets the result."""
         owned = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in request.members}
         self.leading.lead_round(request, owned, lambda: self._round(request.protocol_name, request.members))
 
@@ -430,7 +430,7 @@ class Coordinator:
 
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:
-            self.history.assignor_failed(generation, f"{failure}; everybody kept what it had")
+            self.history.assignor_failed(generation, f"{failure}; each member kept its partitions")
         delay = self.leading.leader_state.scheduled
         if delay.missing != self._awaited and delay.due_ms is not None:
             log.info(
@@ -475,7 +475,7 @@ class Coordinator:
         info = self._door.describe_member(request, member_id, addresses)
         self._infos[member_id] = info
         self.history.name_member(member_id, info.executor_id, info.host)
-        # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
+        # Members that left since the last rebalance keep their names for the log line of the next one.
         group, waited_for = self.group, self.leading.leader_state.scheduled.missing
         for departed in set(self._infos) - {*group.members, *group.previous_assignment, *waited_for}:
             self._infos.pop(departed, None)
@@ -496,4 +496,4 @@ class Coordinator:
 
 
 def _do_nothing() -> None:
-    """What there is to do when only time has passed."""
+    """The loop's job when only time has passed."""

@@ -1,6 +1,6 @@
-"""The assignors that ``partition.assignment.strategy`` names: the built-in ones, and users' own wherever they are.
+"""The assignors of ``partition.assignment.strategy``: built-in ones and users' own.
 
-Everything here happens once, when a query starts, in the process that leads its group: executors only hear the names.
+They are loaded once, when a query starts, on the driver; executors get the names only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHIP: Final = "install it where the driver runs, or ship its file with --py-file
 def load(words: Iterable[str]) -> dict[str, Assignor]:
     """The assignors by name, in the order given: a built-in's name, an entry point's, or a dotted name.
 
-    Raises OptionError for one that isn't there, can't be imported or made, is no assignor, or has a name that is taken.
+    Raises OptionError for one that doesn't exist, can't be imported or made, is no assignor, or has another one's name.
     """
     assignors: dict[str, Assignor] = {}
     words_by_name: dict[str, str] = {}
@@ -56,7 +56,7 @@ def _own(word: str) -> Assignor:
 
 
 def _make_assignor(word: str, find: Callable[[], Any]) -> Assignor:
-    """What ``find`` imports, made if it is a class, and seen to be an assignor."""
+    """The assignor that ``find`` imports, an instance if it is a class.  Raises OptionError."""
     try:
         thing = find()
     except (Exception, SystemExit) as error:  # noqa: BLE001  the user's module may raise anything
@@ -75,7 +75,7 @@ def _make_assignor(word: str, find: Callable[[], Any]) -> Assignor:
 
 
 def _problem(candidate: Any) -> str:
-    """What keeps a thing from being an assignor, in words; empty when nothing does."""
+    """Why an object is no assignor, "" if it is one."""
     lacks = [part for part in ("name", "cooperative", "assign") if not hasattr(candidate, part)]
     if lacks:
         return f"it lacks {' and '.join(lacks)}"
@@ -91,13 +91,13 @@ def _problem(candidate: Any) -> str:
         inspect.signature(candidate.assign).bind({}, {}, {})
     except TypeError as error:
         return f"its assign must take (topics, members, racks): {error}"
-    except ValueError:  # one that doesn't tell
+    except ValueError:  # a built-in function without a signature
         return ""
     return ""
 
 
 def _sibling_names(word: str) -> list[str]:
-    """The public names of the module that was meant, if it could be imported, written as the word is."""
+    """The public names of the word's module, if it is imported, each written in the form of the word."""
     mark = ":" if ":" in word else "."
     module = word.rpartition(mark)[0]
     return [f"{module}{mark}{name}" for name in vars(sys.modules.get(module, object)) if not name.startswith("_")]

@@ -1,4 +1,4 @@
-"""What is pushed to agents, each of which listens by one stream; used by whoever owns the group, but for ``remove``."""
+"""The events that are pushed to agents, each by its own stream; all methods need the coordinator's lock."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sparkcohort.runtime.shell.rpc.flight import EventQueue
 
 
 class EventStreams:
-    """The streams of one run; every event tells the topics that ``subscribed`` gives."""
+    """The streams of one run; each event has the topics that ``subscribed`` returns."""
 
     def __init__(self, subscribed: Callable[[], tuple[str, ...]]) -> None:
         self._subscribed = subscribed
         self._streams: dict[EventQueue, str] = {}
 
     def add(self, address: str) -> EventQueue:
-        """A queue of what is pushed to the agent at this address; the first event tells the topics."""
+        """The queue of the events for the agent at this address; the first one has the topics."""
         events: EventQueue = queue.SimpleQueue()
         for earlier in [queued for queued, listens in self._streams.items() if listens == address]:
-            self._streams.pop(earlier)  # an agent listens once: this one has come back before its stream was missed
+            self._streams.pop(earlier)  # an agent has one stream: it connected again before the old one broke
             earlier.put(None)
         self._streams[events] = address
         events.put(self._event("subscription"))
@@ -31,19 +31,19 @@ class EventStreams:
         self._streams.pop(events, None)
 
     def rejoin(self, address: str, reason: str, generation: int) -> None:
-        """Tell one agent to rejoin, if its generation is this one."""
+        """Push to one agent that it is to rejoin, if its generation is this one."""
         for events, listens in self._streams.items():
             if listens == address:
                 events.put(self._event("rejoin", reason, generation))
 
     def tell_topics(self) -> None:
-        """Tell everybody the topics."""
+        """Push the topics to all agents."""
         event = self._event("subscription")
         for events in self._streams:
             events.put(event)
 
     def end(self, event: str) -> None:
-        """Tell everybody that this run ends, and how."""
+        """Push the end of this run to all agents; ``event`` is "stop" or "restart"."""
         for events in self._streams:
             events.put(self._event(event))
             events.put(None)

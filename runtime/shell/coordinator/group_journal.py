@@ -1,12 +1,12 @@
-"""The journal of a query's group on the driver's disk: the next run in this application goes on with the group.
+"""The journal of a query's group on the driver's disk, with which the next run in this application goes on.
 
-A query that is started again (stopped, failed, its stream runner killed) finds its group as it was, and the members' agents, which
-wait for it for a session timeout: at the port that they know, with the certificates and the token that they have.  So the file says what
-the connection file says, in the same folder and with the same mode, and then what ``runtime.group.journal`` writes.
+A query that is started again (stopped, failed, stream runner killed) finds its group as it was.  The members' agents wait for
+it for a session timeout, at the port that they know, with their certificates and token.  So the file has the content of the
+connection file, in the same folder with the same mode, and then the frames of ``runtime.group.journal``.
 
-Its name is of the driver's JVM: another application never meets it.  Whoever writes it holds a lock on it, so it is read
-when the run before answers nobody any more.  It is for a process that ends, not for a machine that does: nothing is flushed
-to the disk.
+The file name has the identity of the driver's JVM, so another application never reads it.  The writing run holds a lock on the
+file, so the next run reads it only after that run answers no more requests.  The journal survives the end of the process, not
+of the machine: nothing is flushed to the disk.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ log = logging.getLogger("sparkcohort.journal")
 FORMAT: Final = 1
 LARGEST: Final = 64 << 20
 LEAST_REWRITE: Final = 1 << 20
-"""A file is written anew when it has grown by so much, or by what the group itself takes, if that is more."""
+"""The file is rewritten when it has grown by so many bytes, or by the size of the group, if that is more."""
 ALIVE_S: Final = 1.0
 SLOW_S: Final = 2.0
-"""A write that takes longer is the last one: the group waits for it."""
+"""After a write that takes longer the journal is closed: the group waits for each write."""
 OLD_S: Final = 3600.0
-"""No member waits that long for a next run (session.timeout.ms)."""
+"""No member waits so long for a next run (session.timeout.ms)."""
 LOOK_S: Final = 0.05
 _ALIVE: Final = struct.Struct("!Q")
-"""At the file's beginning: when its run was last there, in ns of the host's monotonic clock."""
+"""At the file's beginning: when its run last lived, in ns of the host's monotonic clock."""
 _SUFFIX: Final = ".journal"
 _LAST_PORT: Final = 65_535
 _NO_HEAD: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading a head may raise: one that is no JSON, is nested deeply, lacks a name, or has other values than we write."""
+"""Errors of reading a head that is no JSON, is nested too deeply, lacks a name, or has values of other types."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """What members know a run by."""
+    """How members address and authenticate a run."""
 
     run_id: str
     port: int
@@ -67,22 +67,22 @@ class RunIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """The run before: how its members find it, and its group as it stood."""
+    """The previous run: its identity and its last group."""
 
     identity: RunIdentity
     group: Group
 
 
 class UnusableJournal(Exception):
-    """The journal is no use to this run; the message says why."""
+    """This run can't use the journal; the message says why."""
 
 
 class JournalInUse(UnusableJournal):
-    """Somebody writes it."""
+    """Another run writes it."""
 
 
 def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
-    """Where the journal of this group is in the application of this JVM.  Raises CohortError where there is no home."""
+    """The journal's path for this group in the application of this JVM.  Raises CohortError where there is no home."""
     key = "\0".join((*map(str, here()), jvm.process(), group_id, instance_id))
     return home() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{_SUFFIX}"
 
@@ -90,9 +90,9 @@ def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
 def take(
     path: Path, members: str, embedded: EmbeddedProtocol, *, session_timeout_ms: int, patience_s: float
 ) -> Predecessor | None:
-    """What the run before has left, if the members of its group may still be there and are set up as ``members`` says.
+    """The previous run, if its members may still live and have the options ``members``; None otherwise.
 
-    Waits so long for that run to end.  What is no use is removed.
+    Waits ``patience_s`` for that run to end.  An unusable journal is removed.
     """
     try:
         with _locked_file(path, patience_s) as (descriptor, size):
@@ -101,7 +101,7 @@ def take(
         return None
     except (OSError, UnusableJournal, journal.MalformedJournal) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        log.info("the group begins anew, the journal of the run before is of no use: %s", reason)
+        log.info("a new group begins, the journal of the previous run can't be used: %s", reason)
         if not isinstance(error, JournalInUse):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -110,7 +110,7 @@ def take(
 
 @contextlib.contextmanager
 def _locked_file(path: Path, patience_s: float) -> Iterator[tuple[int, int]]:
-    """The file when nobody writes it any more, and its size.  Raises OSError, NotTaken."""
+    """The locked file, when no run writes it any more, and its size.  Raises OSError, UnusableJournal."""
     deadline = time.monotonic() + patience_s
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -118,7 +118,7 @@ def _locked_file(path: Path, patience_s: float) -> Iterator[tuple[int, int]]:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > LARGEST:
                 raise UnusableJournal("it is no file of ours")
-            if _locks(descriptor) and _is_at(path, descriptor):  # else it has been written anew meanwhile
+            if _locks(descriptor) and _is_at(path, descriptor):  # else the file was replaced meanwhile: open it again
                 yield descriptor, os.fstat(descriptor).st_size
                 return
         finally:
@@ -143,7 +143,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_timeout_ms: int) -> Predecessor:
-    """Raises NotTaken, MalformedJournal."""
+    """Raises UnusableJournal, MalformedJournal."""
     if len(data) < _ALIVE.size:
         raise UnusableJournal("it is empty")
     silent_ms = (time.monotonic_ns() - _ALIVE.unpack_from(data)[0]) // 1_000_000
@@ -173,12 +173,12 @@ def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_
 
 
 def _sealed(members: str, token: str) -> str:
-    """A name of the options that members were started with: there are secrets among them."""
+    """A keyed hash of the members' options, which have secrets among them."""
     return hmac.new(token.encode(), members.encode(), hashlib.sha256).hexdigest()
 
 
 class GroupJournal:
-    """One run's; its methods are called by whoever owns the group, and ``close`` when nobody does any more."""
+    """The journal of one run; its methods need the coordinator's lock, ``close`` comes after the last step."""
 
     def __init__(self, path: Path, identity: RunIdentity, members: str, jvm: Executor, group_id: str) -> None:
         """Nothing is written before ``open``."""
@@ -206,23 +206,23 @@ class GroupJournal:
         self._alive_ns = 0
 
     def open(self, group: Group) -> None:
-        """Begin with the group as it stands, in place of what an earlier run has left.  Where that can't be: one warning."""
+        """Begin with the current group, in place of an earlier run's file.  A failure is one warning."""
         self._attempt(lambda: self._write_anew(group))
         if not self.is_usable:
             self._discard_former()
 
     def append(self, records: tuple[Record, ...], group: Group) -> None:
-        """Keep what a step has changed, before anybody hears of it; ``group`` is what came of it."""
+        """Write the records of a step, before its replies are sent; ``group`` is the group after it."""
         if self._descriptor is not None and records:
             self._attempt(lambda: self._append(journal.frame(records), group))
 
     def alive(self) -> None:
-        """Say now and then that this run is there: how old the journal is decides whether its members may be."""
+        """Write every ``ALIVE_S`` that this run lives: the next run decides by that whether its members may still wait."""
         if self._descriptor is not None and time.monotonic_ns() - self._alive_ns >= ALIVE_S * 1e9:
             self._attempt(self._tell_alive)
 
     def close(self, *, keep: bool) -> None:
-        """Let go of the file: the next run may take it; without ``keep`` there is to be none."""
+        """Close and unlock the file, for the next run; without ``keep`` remove it."""
         if self._descriptor is None:
             return
         if keep:
@@ -233,11 +233,11 @@ class GroupJournal:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a journal that a next run can take."""
+        """Whether a next run can go on with this journal."""
         return self._descriptor is not None
 
     def _attempt(self, write: Callable[[], None]) -> None:
-        """Write, or have no journal: the group does without it, and neither fails nor waits for it."""
+        """Write, or close the journal after an error or a slow write: the group goes on without it."""
         began = time.monotonic()
         try:
             write()
@@ -245,12 +245,12 @@ class GroupJournal:
             problem = f"a write took {took_s:.1f} s" if took_s > SLOW_S else ""
         except OSError as error:
             problem = error.strerror or type(error).__name__
-        except Exception as error:  # noqa: BLE001  whatever it is, the step's answers are waited for
+        except Exception as error:  # noqa: BLE001  the step's replies must be sent after any error
             problem = type(error).__name__
         if problem:
             log.warning(
                 "group %s: the group's journal can't be written (%s: %s): the query runs, but if it is started again in this "
-                "application its executors' agents are started anew; COHORT_HOME names the folder, best on a local disk",
+                "application its executors' agents are started again; COHORT_HOME names the folder, best on a local disk",
                 self._group_id,
                 self._path.parent,
                 problem,
@@ -278,7 +278,7 @@ class GroupJournal:
         self._grown, self._base = 0, len(standing)
 
     def _check_ours(self) -> None:
-        """Raises OSError where another run has begun a journal of this name."""
+        """Raises OSError where another run has replaced the file."""
         if self._descriptor is not None and not _is_at(self._path, self._descriptor):
             raise FileExistsError(errno.EEXIST, "another run has begun one")
 
@@ -297,13 +297,13 @@ class GroupJournal:
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):
-            if self._descriptor is not None and _is_at(self._path, self._descriptor):  # else it is a later run's
+            if self._descriptor is not None and _is_at(self._path, self._descriptor):  # else the file is a later run's
                 self._path.unlink()
 
     def _discard_former(self) -> None:
-        """What an earlier run has left stands for a group that goes on without it: the run after this one is not to take that."""
+        """Remove an earlier run's file: this run's group goes on without a journal, so the next run must not use that one."""
         with contextlib.suppress(OSError, UnusableJournal), _locked_file(self._path, 0) as (descriptor, _):
-            os.ftruncate(descriptor, 0)  # also where the folder lets nobody remove it
+            os.ftruncate(descriptor, 0)  # works also where the folder's mode forbids to remove it
             self._path.unlink()
 
     def _release(self) -> None:
@@ -313,14 +313,14 @@ class GroupJournal:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """All of it, or OSError: a disk that is full takes a part."""
+    """Write all bytes, or raise OSError: a full disk takes a part of them."""
     rest_bytes = memoryview(data)
     while rest_bytes:
         rest_bytes = rest_bytes[os.write(descriptor, rest_bytes) :]
 
 
 def sweep() -> None:
-    """Remove the journals that nobody writes and nobody can take: of applications that have ended, or of long ago."""
+    """Remove unused journals: those of ended applications, and those older than ``OLD_S``."""
     with contextlib.suppress(OSError, CohortError):
         for path in home().glob(f"*{_SUFFIX}"):
             _sweep(path)
@@ -334,7 +334,7 @@ def _sweep(path: Path) -> None:
 
 
 def _has_ended(data: bytes) -> bool:
-    """Whether the application that a journal's first frame names lived here, and has ended."""
+    """Whether the application in a journal's first frame lived on this host and has ended."""
     try:
         head = json.loads(next(journal.frames(data), b""))
         lived_here = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()

@@ -1,4 +1,4 @@
-"""What the coordinator of a group is told at its start."""
+"""The settings of a group's coordinator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkcohort.runtime.group.validation import MOST_MEMBERS
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What the coordinator is told at start; times in milliseconds."""
+    """The settings of one group, fixed at its start; times in milliseconds."""
 
     group_id: str
     run_id: str
@@ -23,7 +23,7 @@ class GroupSettings:
     load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``load_watch``)
 
     def group_config(self) -> GroupConfig:
-        """What a new group is set up with."""
+        """The configuration of a new group."""
         return GroupConfig(
             group_id=self.group_id,
             first_generation=self.first_generation,

@@ -1,7 +1,7 @@
-"""What a coordinator run remembers for people: its last rebalances, its journal, and when the state last changed.
+"""The history of a coordinator run: its last rebalances, its last records, and the time of the last change of state.
 
-Everything here is bounded.  The journal leaves out what comes all the time and tells nothing: signs of life and commits.
-Written under the coordinator's lock; readers in other threads get copies.
+Everything here is bounded.  Frequent records without news (heartbeats, commits) are left out.  Written under the coordinator's
+lock; readers in other threads get copies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HISTORY: Final = 200
 JOURNAL: Final = 20_000
 """How many records are kept."""
 SPOKEN_OF: Final = 1_024
-"""Of how many members, present or gone, the last lines are at hand for an error."""
+"""Members, present or former, whose last records are kept for error messages."""
 LINES, LINE_LENGTH = 3, 160
 
 OK, FOLLOW_UP = "ok", "follow-up round due"
@@ -43,10 +43,10 @@ PartitionsByMember: TypeAlias = Mapping[str, tuple[TopicPartition, ...]]
 class Entry:
     """One rebalance of the history.
 
-    ``at`` is when it ended (seconds since 1970); ``result`` is OK, FOLLOW_UP, or "failed: " and why; ``giving_up`` maps
-    partitions that were assigned away to who still has them, ``given`` has those that somebody got and who had them last;
-    ``removed`` names members that it went on without, and why.
-    Not ``in_force``: the next join phase began before the generation had an assignment.
+    ``ended_at`` is in seconds since 1970.  ``result`` is OK, FOLLOW_UP, or "failed: " with the reason.  ``giving_up`` maps
+    partitions that are to be revoked to their present owners.  ``routes`` has the newly assigned partitions by former and new
+    owner.  ``removed`` are the members that were removed before it, with reasons.  Not ``in_force``: the next join phase began
+    before the generation had an assignment.
     """
 
     done: Rebalanced
@@ -59,12 +59,12 @@ class Entry:
 
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
-        """The partitions that were given to another member than the one that had them last, in order."""
+        """The partitions whose new owner is not their last one, in order."""
         return summary.moved(self.routes)
 
     @cached_property
     def revoked(self) -> tuple[TopicPartition, ...]:
-        """The partitions that a member is to give up, or lost for good, in order."""
+        """The partitions that a member is to revoke, or that have no owner any more, in order."""
         lost_partitions = self._difference(self.done.previous_assignment, self.done.assignment)
         return tuple(
             sorted(
@@ -79,7 +79,7 @@ class Entry:
 
     @staticmethod
     def _difference(holdings: PartitionsByMember, other_holdings: PartitionsByMember) -> set[TopicPartition]:
-        """What members have of ``some`` that they don't have in ``others``; cheap where nothing changed."""
+        """The partitions that members have in ``holdings`` but not in ``other_holdings``; cheap where nothing changed."""
         return {
             tp
             for name, partitions in holdings.items()
@@ -90,14 +90,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One line of a member's story, and when it was (seconds since 1970)."""
+    """One line of a member's timeline, and its time (seconds since 1970)."""
 
     time_s: float
     line: str
 
 
 class History:
-    """The memory of one coordinator run; ``wall`` tells the time of day in seconds since 1970."""
+    """The history of one coordinator run; ``wall`` returns the time of day in seconds since 1970."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
@@ -108,13 +108,13 @@ class History:
         self._forming: r.GenerationStarted | None = None
         self._removed: deque[tuple[str, str]] = deque(maxlen=SPOKEN_OF)
         self._failure: tuple[int, str] | None = None
-        self._owners: dict[TopicPartition, str] = {}  # who had each partition last, also where nobody has it now
+        self._owners: dict[TopicPartition, str] = {}  # the last owner of each partition, also of unowned ones
         self._state = GroupState.EMPTY
         self.state_since_ms = 0
-        self.agent_starts: Counter[str] = Counter()  # members that came, by executor: a second one is a restart
+        self.agent_starts: Counter[str] = Counter()  # new members by executor: the second one is a restart
 
     def add_step(self, former: Group, current: Group, records: Iterable[r.Record], now_ms: int) -> None:
-        """Take the records of one step in."""
+        """Add the records of one step."""
         if current.state is not self._state:
             self._state, self.state_since_ms = current.state, now_ms
         step = [record for record in records if not isinstance(record, _UNTOLD)]
@@ -131,13 +131,13 @@ class History:
                 case r.RebalanceStarted() | r.Emptied() if self._forming is not None:
                     self._overtaken(self._forming, former, step, now_ms)
                     self._forming = None
-                case r.MemberReplaced(old_id, member):  # the same place in the group: what waits for it is its own
+                case r.MemberReplaced(old_id, member):  # a static member came back under a new id (KIP-345): same owner
                     self._owners |= {tp: member.member_id for tp, owner in self._owners.items() if owner == old_id}
                 case r.MemberRemoved(member_id, reason):
                     self._removed.append((member_id, reason))
 
     def name_member(self, member_id: str, executor_id: str, host: str) -> None:
-        """Remember what a member is called, also for when it is gone."""
+        """Remember a member's executor and host, also for after its end."""
         if member_id not in self._names:
             self.agent_starts[executor_id] += 1
         self._names[member_id] = executor_id, host
@@ -150,11 +150,11 @@ class History:
         return dict(self._names)
 
     def assignor_failed(self, generation: int, reason: str) -> None:
-        """Note that the assignment of this generation is not the assignor's, which failed."""
+        """Note that the assignor failed for this generation, whose assignment is the former one."""
         self._failure = generation, _shorten(reason)
 
     def rebalanced(self, done: Rebalanced, giving_up: Mapping[TopicPartition, str]) -> Entry:
-        """Take a rebalance in that has ended."""
+        """Add a rebalance that has ended."""
         result = FOLLOW_UP if giving_up else OK
         if self._failure is not None and self._failure[0] == done.generation:
             result = f"failed: {self._failure[1]}"
@@ -167,11 +167,11 @@ class History:
         return tuple(self._entries)
 
     def member_ids(self) -> tuple[str, ...]:
-        """The ids of all members whose story can be told, oldest first."""
+        """The ids of all members that have a timeline, oldest first."""
         return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.about(record)))
 
     def member_timeline(self, member_id: str) -> tuple[TimelineEntry, ...]:
-        """What happened to a member, as far as the journal goes back."""
+        """A member's timeline, as far as the kept records go back."""
         records = tuple(self._records)
         return tuple(
             TimelineEntry(records[place][0], line)
@@ -179,12 +179,12 @@ class History:
         )
 
     def lately(self, member_id: str) -> str:
-        """The last lines of a member's story in one; empty when nothing is known."""
+        """The last lines of a member's timeline in one text; "" when there are none."""
         records = self._lately.get(member_id, ())
         return "; ".join(_shorten(timeline.line(record, member_id)) for record in records)
 
     def explain_refusal(self, request: Request, reply: T) -> T:
-        """The reply; one that sends a member away carries the end of its story."""
+        """The reply; one that fences or removes a member gets the end of its timeline in its message."""
         error = reply.error if not isinstance(reply, OffsetCommitReply) else _worst(reply)
         member_id = getattr(request, "member_id", "")
         if error not in _TELLING or not (lately := self.lately(member_id)):

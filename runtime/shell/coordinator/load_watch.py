@@ -1,8 +1,8 @@
-"""The driver's knowledge of loads: what the members reported last, and the watch over imbalance.
+"""The loads of partitions on the driver, as members reported them last, and the watch for imbalance.
 
-Reports are taken for partitions that the member owns at that moment and for no others, so what a member makes up
-harms what it owns itself.  What is known of a partition stays until its owner reports it anew: when it moves, its
-weight moves with it.  All of this is done by whoever has the coordinator's lock.
+A report counts only for partitions that the member owns at that moment, so a false report harms only its own partitions.  A
+partition's load stays until its owner reports it again: when the partition moves, its load moves with it.  All methods need the
+coordinator's lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME: Final = LoadBalancedAssignor.name
 
 
 class LoadWatch:
-    """Loads by partition, and when to do something about them; times in ms of the group's clock."""
+    """Loads by partition, and when a round for their sake is due; times in ms of the group's clock."""
 
     def __init__(self, threshold: float, after_ms: int, max_moves: int) -> None:
         self._assignor = LoadBalancedAssignor(threshold=threshold, max_moves=max_moves)
@@ -34,15 +34,15 @@ class LoadWatch:
         self._looked_ms: int | None = None
 
     def on_load_report(self, owned: Collection[TopicPartition], loads: Mapping[TopicPartition, Load]) -> None:
-        """Take what a member reports of what it owns."""
+        """Store a member's loads of the partitions that it owns."""
         self._loads = {**self._loads, **{tp: load for tp, load in loads.items() if tp in owned}}
 
     def check_imbalance(
         self, group: Group, make_round: Callable[[str, Sequence[JoinedMember]], delayed_rebalance.Round], now_ms: int
     ) -> None:
-        """See whether there is an imbalance that a round would relieve, as often as every member has told something new.
+        """Check, once for each interval of reports, whether a round would relieve an imbalance.
 
-        ``asked`` makes a round of the protocol's name and members as their leader sees them.
+        ``make_round`` makes a round of the protocol's name and the members.
         """
         recent = self._looked_ms is not None and now_ms - self._looked_ms < load_report.interval_ms(self._after_ms)
         if recent or group.state is not GroupState.STABLE or group.protocol_name != NAME:
@@ -60,30 +60,30 @@ class LoadWatch:
         )
 
     def due(self) -> int | None:
-        """When a round has to be asked for; None while nothing lasts."""
+        """When a round is due for an imbalance; None without a lasting one."""
         return imbalance.due(self._watch, self._after_ms)
 
     def reason(self, now_ms: int) -> Reason:
-        """Ask for a round: the reason, with the member's id."""
+        """The reason of the round that is requested now, with the member's id."""
         self._watch = imbalance.asked_for(self._watch, now_ms)
         return imbalance.reason(self._watch, now_ms)
 
     def balance(self, now_ms: int) -> imbalance.Balance:
-        """What a round that is led now goes by: without an imbalance that has lasted it moves nothing for load."""
+        """The loads and assignor of a round that is led now; without a lasting imbalance it moves nothing for load."""
         lasted = imbalance.lasted(self._watch, now_ms, self._after_ms)
         return imbalance.Balance(self._assignor if lasted else replace(self._assignor, max_moves=0), self._loads)
 
     def end_round(self, now_ms: int) -> None:
-        """A round was led by the assignor: what it was free to do is done."""
+        """The assignor has led a round: its imbalance is dealt with."""
         if imbalance.lasted(self._watch, now_ms, self._after_ms):
             self._watch = imbalance.done(self._watch)
 
     def loads(self) -> Mapping[Partition, Load]:
-        """What is known of each partition."""
+        """The last load of each partition."""
         return self._loads
 
     def loads_by_member(self, owned: Mapping[str, Collection[TopicPartition]]) -> dict[str, dict[str, Any]]:
-        """What each member carries, in plain values; nothing until something is known."""
+        """The load of each member in plain values; empty before the first report."""
         loads_now = self._loads
         if not loads_now:
             return {}

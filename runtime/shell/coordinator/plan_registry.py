@@ -1,7 +1,7 @@
-"""The plans of a run: who may claim which slot, what was planned, what was delivered.
+"""The plans of a run: their slots, claims, and delivered ranges.
 
-A plan is registered by the reader, claimed by tasks, audited when they report.  All of it lives in the
-driver's memory: after a restart Spark plans the batch anew from its offset log.
+The reader registers a plan, tasks claim its slots and report what they delivered.  All of it is in the driver's memory: after a
+restart Spark plans the batch again from its offset log.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.totals import BATCH_BUCKETS_MS, Histogram, MalformedTotals
 
 KEPT_PLANS = 64
-"""Plans whose claims are remembered.  Spark re-reads the inputs of the current batch only; the surplus serves
-DataFrames that user code kept from a few batches ago."""
+"""Plans whose claims are remembered.  Spark re-reads the inputs of the current batch only; the others serve DataFrames that the
+user's code kept from a few batches ago."""
 
 
 class UnknownPlan(LookupError):
-    """A task asked for a plan that is no longer, or was never, known to this coordinator run."""
+    """This coordinator run doesn't know the plan, or has forgotten it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSlot:
-    """What a task got: its slot, the plan's number (rising with every plan), each partition's planned start, topics' ids.
+    """A claimed slot, the plan's number (rising with every plan), the planned start of each partition, the topics' ids.
 
     ``last``: the query ends with this plan's batch.
     """
@@ -74,7 +74,7 @@ class PlanRegistry:
     """Registry of plans; every method may be called from any thread."""
 
     def __init__(self) -> None:
-        # Agents may know plans of the run before: this run's have higher numbers.  No plan takes less than a microsecond.
+        # This run's numbers must be higher than the previous run's, which agents know: a plan takes more than a microsecond.
         self._first = time.monotonic_ns() // 1_000
         self._lock = threading.Lock()
         self._plans: OrderedDict[str, _PlanRecord] = OrderedDict()
@@ -85,16 +85,18 @@ class PlanRegistry:
         self._last: dict[str, float] | None = None
         self.malformed = MalformedTotals()
         self._began: float | None = None  # the batch in flight, time.monotonic(); None where there is none
-        self._number: int | None = None  # of that batch, once a task has told it
-        self._has_listener = False  # which tells of each batch's end at once; without one Spark's next question does
+        self._number: int | None = None  # of that batch, once a task has sent it
+        self._has_listener = (
+            False  # a listener reports each batch's end at once; without one Spark's next call shows it
+        )
 
     def begin_batch(self) -> None:
-        """Spark is told of the end of a batch: it is in flight."""
+        """Spark gets the end offset of a batch: the batch is in flight."""
         with self._lock:
             self._begin_batch(time.monotonic())
 
     def end_batch(self, *, by_listener: bool = False) -> None:
-        """Spark is through with the batch in flight."""
+        """The batch in flight is in Spark's commit log."""
         with self._lock:
             self._has_listener |= by_listener
             self._began = self._number = None
@@ -107,7 +109,7 @@ class PlanRegistry:
     ) -> None:
         """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten.
 
-        ``last``: the query ends with this batch, which tasks are told with their slots.
+        ``last``: the query ends with this batch; tasks get that with their slots.
         """
         planned_starts: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
@@ -127,13 +129,13 @@ class PlanRegistry:
                 last,
                 now,
             )
-            self._begin_batch(now)  # a batch of the run before, which is planned only
+            self._begin_batch(now)  # a replayed batch begins with its plan
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
 
     def claim(self, plan_id: str, index: int, member: str | None, batch: int = -1) -> ClaimedSlot:
-        """The slot of this input partition, for a task of the ``batch`` of this number: the same at every call.  Raises PlanGone."""
+        """The slot of this input partition, the same at every call; ``batch`` is Spark's number.  Raises UnknownPlan."""
         with self._lock:
             registered = self._plans.get(plan_id)
             if registered is None:
@@ -160,7 +162,7 @@ class PlanRegistry:
         direct: Sequence[int],
         sizes: Sequence[int] = (),
     ) -> None:
-        """Count what a task delivered; ``agent`` and ``direct`` are (records, bytes) by path, ``sizes`` bytes by range."""
+        """Count a task's delivery; ``agent`` and ``direct`` are (records, bytes) by path, ``sizes`` bytes by range."""
         with self._lock:
             registered, first = self._plans.get(plan_id), False
             for item, size in zip_longest(ranges, sizes):
@@ -183,13 +185,13 @@ class PlanRegistry:
                     self._delivered(registered)
 
     def _delivered(self, plan: _PlanRecord) -> None:
-        """The last range of a batch has been delivered; one that is stopped early (``limit``) never is."""
+        """The last range of a batch was delivered; that of a batch that stops early (``limit``) never is."""
         seconds = time.monotonic() - plan.planned_at
         self._durations.add(round(1000 * seconds))
         self._last = {"records": plan.records, "bytes": plan.bytes, "seconds": seconds}
 
     def batches(self) -> dict[str, Any]:
-        """How long batches took from their plans to their last ranges; the last one and the one in flight, None without."""
+        """Durations of batches from plan to last range, the last batch, and the one in flight (None without one)."""
         with self._lock:
             last = self._last and dict(self._last)
             return {"durations": self._durations.as_value(), "last": last, "in_flight": self._in_flight()}
@@ -205,28 +207,28 @@ class PlanRegistry:
             "age_ms": round(1000 * (time.monotonic() - began)),
             "ranges_delivered": sum(len(slot.ranges) for plan in plans for slot in plan.plan.slots) - undelivered,
             "ranges_owed": undelivered,
-            # Without a listener a batch that was delivered may be over: Spark asks for the next one at the next trigger.
+            # Without a listener a delivered batch may be over: that shows only with Spark's call at the next trigger.
             "may_be_over": bool(plans) and not undelivered and not self._has_listener,
             "waits_for": awaited((plan.plan, plan.undelivered) for plan in plans),
         }
 
     def sizes(self) -> Sizes:
-        """How large records have been so far, by what tasks reported."""
+        """The sizes of records so far, from the tasks' reports."""
         with self._lock:
             return Sizes(dict(self._sizes))
 
     def agent_timed_out(self) -> None:
-        """Count a task that gave its agent up."""
+        """Count a task whose agent did not answer in time."""
         with self._lock:
             self.audit.agent_timeouts += 1
 
     def planned_end(self, tp: TopicPartition) -> int | None:
-        """Where the next range of this partition will start, or None when it was never planned."""
+        """The start of the partition's next range, None before its first plan."""
         with self._lock:
             return self._planned.get(tp)
 
     def seed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell where the next ranges start before the first plan is made."""
+        """Set the starts of the next ranges, before the first plan."""
         with self._lock:
             for tp, offset in offsets.items():
                 self._planned.setdefault(tp, offset)

@@ -26,7 +26,7 @@ PAUSE_MS: Final = 5_000
 
 
 class Stuck(NamedTuple):
-    """Where fetching a partition stands, and why it doesn't come forward."""
+    """The fetch position of a partition, and why it doesn't advance."""
 
     position: int
     reason: str
@@ -58,7 +58,7 @@ class ReachabilityWatch:
     ) -> list[TopicPartition]:
         """What a member reports of leaders that don't answer it, and which it reached of those it was to try.
 
-        Returns what it is barred from, which it is to try.
+        Returns the partitions that it is barred from; the member is to try them.
         """
         now = now_ms()
         if reached is not None:
@@ -105,7 +105,7 @@ class ReachabilityWatch:
             self._on_change(f"{member} can't fetch {names_of(partitions)}")
 
     def lift_expired(self) -> None:
-        """Let those back who can fetch again."""
+        """Admit members again to partitions that they can fetch, and ask for a rebalance."""
         with self._lock:
             former = self._barred
             self._barred = reachability.lift_expired(former, self._members().keys(), now_ms())

@@ -1,7 +1,4 @@
-"""The history of a run as JSON-able values: its rebalances, and the story of a member.
-
-What ``cohort rebalances`` and ``cohort story`` show; times of day are seconds since 1970.
-"""
+"""The history of a run as JSON-able values, for ``cohort rebalances`` and ``cohort story``; times are seconds since 1970."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from sparkcohort.runtime.shell.coordinator.history import Entry, History, Partit
 Names = Mapping[str, tuple[str, str]]  # (executor, host) by member id
 
 DETAILED: Final = 8
-"""Of how many rebalances a status tells who had what: every scrape makes one, and there may be 10,000 partitions."""
+"""Rebalances with their assignments in a status: each scrape makes one, and there may be 10,000 partitions."""
 
 
 def history(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The rebalances that came into force, as the status has them: who had what is told of the last few, else empty."""
+    """The rebalances with an assignment, for the status; the last ``DETAILED`` have ``before`` and ``after``."""
     entries = [entry for entry in entries if entry.in_force]
     detailed = len(entries) - DETAILED
     return [
@@ -44,7 +41,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "duration_ms": done.ended_ms - done.started_ms,
         "protocol": done.protocol_name,
         "result": entry.result,
-        "members": max(len(done.members) - 1, 0),  # the driver's own is none to people
+        "members": max(len(done.members) - 1, 0),  # without the driver's own
     }
 
 
@@ -53,15 +50,15 @@ def _holdings(partitions_by_member: PartitionsByMember) -> dict[str, list[list[A
 
 
 def rebalances(past: History, last: int) -> list[dict[str, Any]]:
-    """The last rebalances, newest last, without who had what; ``moved`` and ``revoked`` are counts."""
+    """The last rebalances, newest last, without assignments; ``moved`` and ``revoked`` are counts."""
     names = past.names()
     return [_line(entry, names) for entry in past.entries()[-last:]]
 
 
 def rebalance_details(past: History, generation: int) -> dict[str, Any]:
-    """One rebalance with who had what; ``generation`` -1 is the latest, -2 the one before.
+    """One rebalance with its assignments; ``generation`` -1 is the latest, -2 the one before.
 
-    An unknown one is {"known": [generations that there are]}.
+    {"known": [generations]} for an unknown generation.
     """
     entries, names = past.entries(), past.names()
     if generation < 0:
@@ -78,9 +75,9 @@ def rebalance_details(past: History, generation: int) -> dict[str, Any]:
 
 
 def member_timeline(past: History, name: str) -> dict[str, Any]:
-    """The story of a member, named by its id or by its client id (then the latest of that name).
+    """A member's timeline; ``name`` is its member id, or a client id (then the latest member with it).
 
-    An unknown one is {"known": [[member id, client id], …]}.
+    {"known": [[member id, client id], …]} for an unknown name.
     """
     member_ids, names = past.member_ids(), past.names()
     called = [member_id for member_id in member_ids if name in (member_id, client_id(member_id, names))]
@@ -96,12 +93,12 @@ def member_timeline(past: History, name: str) -> dict[str, Any]:
 
 
 def client_id(member_id: str, names: Names) -> str | None:
-    """How a member is called, present or gone: by its executor; None where it never said."""
+    """The client id of a present or former member, from its executor; None where the executor is unknown."""
     return f"executor-{names[member_id][0]}" if member_id in names else None
 
 
 def host(member_id: str, names: Names) -> str | None:
-    """Where a member is or was."""
+    """The host of a present or former member."""
     return names[member_id][1] if member_id in names else None
 
 
@@ -117,7 +114,7 @@ def _line(entry: Entry, names: Names) -> dict[str, Any]:
 
 
 def _assignments(entry: Entry, names: Names) -> list[dict[str, Any]]:
-    """A row a member: what it had, has, kept, gained from whom, lost to whom, is to give up."""
+    """A row for each member: partitions before, after, kept, gained (from), lost (to), to be revoked."""
     done = entry.done
     former_owners = {tp: old for (old, _), partitions in entry.routes.items() for tp in partitions if old}
     owners = {tp: name for name, partitions in done.assignment.items() for tp in partitions}

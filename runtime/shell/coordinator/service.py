@@ -1,4 +1,4 @@
-"""What the coordinator's port answers: the group's requests, claims and reports of tasks, and the status."""
+"""The handlers of the coordinator's port: the group's requests, tasks' claims and reports, and the status."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ MOST_PARKED_MS = 3_600_000
 SILENT_MS = 30_000
 """For so long no task asks an agent that left one without an answer: a task that waits in vain waits for agent.timeout.ms."""
 MOST_REASONS = 20
-"""Of what tasks say is wrong with their executors: different reasons that are logged."""
+"""Different reasons without an agent, from tasks, that are logged."""
 _DONE = calls.encode(calls.Done())
 
 
 class ServedQuery(Protocol):
-    """What is told of the query that the run serves; called from any thread."""
+    """The query that the run serves, as tasks and listeners report it; called from any thread."""
 
     def serves(self, query: str) -> None:
-        """A task of this query has asked for its slot."""
+        """A task of this query has claimed a slot."""
 
     def batch_committed(self, batch: calls.BatchCommitted) -> str:
-        """A listener says that a batch is in Spark's commit log; returns the id of the query served, if it is known."""
+        """A listener reports a batch in Spark's commit log; returns the id of the served query, "" if unknown."""
 
 
 class Service:
@@ -76,10 +76,10 @@ class Service:
         on_recreated: Callable[[], None] = lambda: None,
         progress: ServedQuery | None = None,
     ) -> None:
-        """``relay`` reads ranges for tasks that can't (see ``relay``); without one they are told so.
+        """``relay`` reads ranges for tasks that can't; without it such a request is refused.
 
-        ``anew`` is called when a task has found that a topic was deleted and made anew; ``progress`` is told of the query that
-        tasks and listeners speak of.
+        ``on_recreated`` is called when a task has found a recreated topic.  ``progress`` gets the query's id from tasks and
+        listeners.
         """
         self._coordinator = coordinator
         self._plans = plans
@@ -97,7 +97,7 @@ class Service:
         self._agents: Mapping[str, calls.AgentFigures] = {}
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The action names and what answers them."""
+        """The handlers by action name."""
         group_handlers: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
         view_handlers: dict[str, Handler] = {
             "Status": self._describe,
@@ -141,7 +141,7 @@ class Service:
         if not isinstance(request, REQUESTS):
             raise WireError(f"{type(request).__name__} is not a request")
         if self._coordinator.is_driver(request):
-            raise WireError("nobody but the driver speaks as the driver's own member")
+            raise WireError("only the driver may speak as its own member")
         reply = self._coordinator.request(request, self._timeout_s(request))
         if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
             reply = self._with_planned_ends(request, reply)
@@ -153,7 +153,7 @@ class Service:
         return timeout_ms / 1000 + PARKED_MARGIN_S
 
     def _with_planned_ends(self, request: OffsetFetch, reply: OffsetFetchReply) -> OffsetFetchReply:
-        """Where prefetching has to start: at the end of what is planned, which the owner's position may trail."""
+        """The offsets where prefetching has to start: the planned ends, which the committed positions may trail."""
         committed = dict(reply.offsets)
         offsets = []
         for tp in request.partitions or tuple(committed):
@@ -172,7 +172,7 @@ class Service:
             claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None, claim.batch)
         except (UnknownPlan, UnknownSlot) as error:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
-        # A task of the run before finds this one at the same port, with the same token: its query may be another.
+        # After a fail-over a task of the previous run finds this one at the same port with the same token, maybe of another query.
         if self._progress is not None:
             self._progress.serves(claim.query)
         own = member is not None and claimed.slot.member == member.member_id
@@ -187,14 +187,13 @@ class Service:
         return calls.encode(reply)
 
     def _note_missing_agent(self, claim: calls.Claim) -> None:
-        """A task may tell that its executor can have no agent: one warning for each reason."""
+        """Log a task's reason why its executor can have no agent, once for each reason."""
         reason, host = _printable(claim.no_agent_reason), _printable(claim.host)
         if reason and reason not in self._no_agent_reasons and len(self._no_agent_reasons) < MOST_REASONS:
             self._no_agent_reasons.add(reason)
             log.warning(
-                "group %s: there is no member agent on host %s: %s. Tasks there, and wherever else this is so, read from Kafka "
-                "by themselves: each makes connections of its own, nothing is fetched ahead, and the executor owns no "
-                "partitions",
+                "group %s: there is no member agent on host %s: %s. Tasks on such hosts read from Kafka by themselves: each makes "
+                "connections of its own, nothing is fetched ahead, and the executor owns no partitions",
                 self._coordinator.settings.group_id,
                 host,
                 reason,
@@ -250,7 +249,7 @@ class Service:
         return _DONE
 
     def _figures(self, body: bytes) -> bytes:
-        """What a member's process takes; of those that are gone nothing is kept."""
+        """Store the figures of a member's process; those of former members are dropped."""
         report = calls.decode(body, calls.AgentFigures)
         present = self._coordinator.members().keys()
         figures_by_member = {**self._agents, report.member: report}
@@ -258,11 +257,11 @@ class Service:
         return _DONE
 
     def agents(self) -> Mapping[str, calls.AgentFigures]:
-        """What members' processes take, by member."""
+        """The figures of members' processes, by member."""
         return self._agents
 
     def _loads(self, body: bytes) -> bytes:
-        """What a member says of its partitions; nonsense is counted, and refused with a word on what is wrong."""
+        """Take a member's loads; a malformed report is counted and refused."""
         try:
             member_id, loads = load_report.decode(body)
         except load_report.MalformedReport:
@@ -273,7 +272,7 @@ class Service:
         return _DONE
 
     def _fetched(self, body: bytes) -> bytes:
-        """What a member tells of partitions that were waited for; it is to go on telling of those that are late."""
+        """Take a member's report of waits and silent leaders; returns the late partitions, and those to try."""
         owners, report = self._coordinator.owners(), calls.decode(body, calls.Fetched)
         late = tuple(self._isolation.record_report(report, owners))
         if self._abilities is None:
@@ -287,7 +286,7 @@ class Service:
     def _read(self, body: bytes) -> bytes:
         """Ranges for a task whose executor doesn't reach their leaders; that it got them shows that others do."""
         if self._relay is None:
-            raise WireError("nobody reads for others here")
+            raise WireError("this coordinator reads no ranges for tasks")
         failure = self._failure()
         if failure is not None:
             raise failure
@@ -302,7 +301,7 @@ class Service:
         return _json(self._status())
 
     def _rebalances(self, body: bytes) -> bytes:
-        """The last so many, or the one of a generation with who had what."""
+        """The last rebalances, or the one of a generation with its assignments."""
         request, history = calls.decode(body, calls.RebalancesRequest), self._coordinator.history
         if request.show is not None:
             return _json(reports.rebalance_details(history, request.show))
@@ -315,7 +314,7 @@ class Service:
 
 
 def _printable(words: str) -> str:
-    """What a task says, fit for one line of a log."""
+    """A task's or agent's text, printable on one line of a log."""
     return "".join(each if each.isprintable() else " " for each in words[: calls.MAX_WORDS])
 
 

@@ -1,6 +1,6 @@
-"""Late partitions on the driver: what owners tell of them, how far they are planned, what is said of them.
+"""Late partitions on the driver, from the owners' reports: how far they are planned, and the log lines about them.
 
-The rules are in ``slow_partitions``; here are the clock, the lock and the log lines.
+``slow_partitions`` has the rules; here are the clock and the lock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparkcohort.runtime.shell.process.clock import now_ms
 log = logging.getLogger("sparkcohort.slow_partitions")
 
 FRESH_MS = 2_000
-"""Log ends are asked for when a batch is planned: while one runs they get old."""
+"""Log ends are fresh for so long after a batch was planned; while it runs they get old."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -27,7 +27,7 @@ class SlowPartitionWatch:
     """All methods may be called from any thread."""
 
     def __init__(self) -> None:
-        """Nobody is late."""
+        """No partition is late."""
         self._lock = threading.Lock()
         self._tracks: slow_partitions.Tracks = {}
         self._ends: Offsets = {}
@@ -35,7 +35,7 @@ class SlowPartitionWatch:
         self._late: frozenset[TopicPartition] = frozenset()
 
     def record_report(self, report: calls.Fetched, owners: Mapping[TopicPartition, str]) -> list[TopicPartition]:
-        """An owner's report; returns the late ones among what it owns."""
+        """Take an owner's report; returns the late ones of its partitions."""
         member_id = report.member
         fetched = {
             TopicPartition(row.topic, row.partition): FetchProgress(row.position, row.waited_ms)
@@ -51,9 +51,9 @@ class SlowPartitionWatch:
     def limited(
         self, ends: Offsets, start: Offsets, cut_off: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
-        """How far to plan what comes after ``start``, by the log ends of all partitions.
+        """How far to plan from ``start``; ``ends`` are the log ends of all partitions.
 
-        ``cut_off`` are those whose owners can't fetch them: others read them, so nothing that their owners told counts.
+        ``cut_off`` are partitions that their owners can't fetch: others read them, so their owners' reports don't count.
         """
         with self._lock:
             self._ends, self._ends_ms = ends, now_ms()
@@ -67,11 +67,11 @@ class SlowPartitionWatch:
             return slow_partitions.reasons(self._ends, self._tracks, now_ms())
 
     def _changes(self) -> frozenset[TopicPartition]:
-        """Who is late now; who has become so, or isn't any more, is told in the log."""
+        """The late partitions; changes are logged."""
         now = slow_partitions.reasons(self._ends, self._tracks, now_ms())
         came, went = slow_partitions.changed(self._late, now.keys())
         if came:
-            log.warning("%s: %s; batches take what is fetched", names_of(came), now[came[0]])
+            log.warning("%s: %s; batches take only what is fetched of them", names_of(came), now[came[0]])
         if went:
             log.info("%s: not late any more", names_of(went))
         self._late = frozenset(now)

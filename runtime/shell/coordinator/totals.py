@@ -1,6 +1,6 @@
-"""What is counted over a whole run: rebalances by reason and how long they took, calls of listeners, bad records.
+"""The totals of a run: rebalances by reason with durations, calls of listeners, malformed records.
 
-The coordinator's history is bounded; these totals are not, so that a rate over them is true.
+The coordinator's history forgets; these totals don't, so that a rate over them is right.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
 
 
 class Histogram:
-    """How often something took how long; for one thread at a time."""
+    """A histogram of durations; for one thread at a time."""
 
     def __init__(self, bounds_ms: Sequence[int] = BUCKETS_MS) -> None:
         self._bounds_ms = tuple(bounds_ms)
@@ -53,7 +53,7 @@ class Histogram:
             self._buckets[index] += took_ms <= bound
 
     def as_value(self) -> dict[str, Any]:
-        """In plain values; ``buckets`` are (upper bound in ms, how many took no longer than that)."""
+        """In plain values; ``buckets`` are cumulative: (upper bound in ms, number at or below it)."""
         buckets = [[bound, count] for bound, count in zip(self._bounds_ms, self._buckets, strict=True)]
         return {"count": self._count, "sum_ms": self._sum_ms, "buckets": buckets}
 
@@ -82,14 +82,14 @@ class MalformedTotals:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, bad: Iterable[MalformedCount]) -> None:
-        """Count what a member or a task tells of; nothing of it for reasons that there aren't, or beyond ``MOST_KINDS``."""
+        """Count a report of a member or task; unknown reasons, and new kinds beyond ``MOST_KINDS``, are dropped."""
         with self._lock:
             for topic, reason, count in bad:
                 if reason in _REASONS and ((topic, reason) in self._counts or len(self._counts) < MOST_KINDS):
                     self._counts[topic, reason] += count
 
     def as_value(self, topics: Iterable[str], reasons: Iterable[str]) -> list[dict[str, Any]]:
-        """The totals in plain values, a row for each of these topics and reasons and for what else occurred."""
+        """The totals in plain values: a row for each of these topics and reasons, 0 included, and for all others that occurred."""
         with self._lock:
             counts = {**dict.fromkeys(product(topics, reasons), 0), **self._counts}
         return [{"topic": topic, "reason": reason, "count": count} for (topic, reason), count in sorted(counts.items())]
@@ -103,7 +103,7 @@ class ListenerTotals:
         self._calls: dict[tuple[str, str], tuple[int, int, int]] = {}
 
     def add(self, event: str, outcome: str, took_ms: int) -> None:
-        """Count one call.  Raises ValueError for what is no event or outcome, or a time that can't be."""
+        """Count one call.  Raises ValueError for an unknown event or outcome, or an impossible time."""
         if event not in LISTENER_EVENTS or outcome not in LISTENER_OUTCOMES or not 0 <= took_ms <= MOST_MS:
             raise ValueError(f"no call of a listener: {event!r:.40}, {outcome!r:.40}, {took_ms!r:.20} ms")
         with self._lock:

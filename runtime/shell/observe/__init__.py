@@ -1,5 +1,5 @@
-"""What can be seen of a run: its status as one JSON-able value, and the same in Prometheus' words on a port.
+"""The status of a run as one JSON-able value, and as Prometheus metrics on a port.
 
-``status`` reads the coordinator's group under its lock; ``metrics`` makes samples of it; ``metrics_server`` answers few
-connections at a time, each in a thread.
+``status`` reads the coordinator's group; ``metric_values`` makes samples of it; ``metrics`` serves them; ``metrics_server``
+answers few connections at a time, each in a thread.
 """

@@ -1,4 +1,4 @@
-"""The status of a run as samples of metrics: every scrape asks for the status anew, nothing is counted here."""
+"""The status of a run as samples of metrics; nothing is counted here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES, REFU
 
 Status: TypeAlias = Mapping[str, Any]
 Samples: TypeAlias = list[tuple[tuple[str, ...], Any]]
-"""Label values and value; of a histogram the value is a ``totals.Histogram`` in plain values."""
+"""Label values and value; the value of a histogram is that of ``totals.Histogram.as_value``."""
 
 MOST_PARTITIONS: Final = 2_000
 _LOADS: Final = {
@@ -40,7 +40,7 @@ _PROCESS: Final = {
 
 
 def values(status: Status, most_partitions: int = MOST_PARTITIONS) -> dict[str, Samples]:
-    """The samples of every metric by its name; partitions beyond ``most_partitions`` have none of their own."""
+    """The samples of each metric by its name; with more than ``most_partitions`` there are none by partition."""
     parts = (_run, _group, _listener, _commits, _consumed, _members)
     all_samples = {name: samples for part in parts for name, samples in part(status).items()}
     return {"cohort_up": [((), 1.0)], **all_samples, **_logs(status, most_partitions)}
@@ -92,7 +92,7 @@ def _group(status: Status) -> dict[str, Samples]:
 
 
 def _from_nought(labels: Iterable[tuple[str, ...]], counts: Mapping[tuple[str, ...], float]) -> Samples:
-    """A sample for all that can be counted: ``increase()`` doesn't see a counter that comes into being with its first 1."""
+    """A sample for each possible label, 0 included: ``increase()`` misses the first 1 of a counter that appears with it."""
     return sorted({**dict.fromkeys(labels, 0), **counts}.items())
 
 
@@ -124,7 +124,7 @@ def _commits(status: Status) -> dict[str, Samples]:
 
 
 def _without_none(samples: Samples) -> Samples:
-    """Nothing rather than a wrong zero."""
+    """The samples with a value: no sample is better than a wrong 0."""
     return [(labels, value) for labels, value in samples if value is not None]
 
 
@@ -137,7 +137,7 @@ def _logs(status: Status, most: int) -> dict[str, Samples]:
         return _without_none([((row["topic"], str(row["partition"])), row[key]) for row in own])
 
     def of_few(key: str, value: Callable[[Any], float] = lambda _: 1.0) -> Samples:
-        # Few have it, and it is what an alert asks for: they have series however many partitions there are.
+        # Few partitions have a value, and alerts depend on it: these have series also beyond ``most`` partitions.
         shown_rows = own or [row for row in rows if row[key] is not None]
         return [
             ((row["topic"], str(row["partition"])), 0.0 if row[key] is None else value(row[key])) for row in shown_rows
@@ -176,7 +176,7 @@ def _joined(key: str, join: Callable[[Iterable[float]], float], rows: Sequence[M
 
 
 def _offsets_behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
-    """As Spark's progress events have it, if a listener tells of them."""
+    """The offsets behind latest of Spark's progress events, if a listener reports them."""
     lags = {} if query is None else query["offsets_behind_latest"]
     labels = () if query is None else (query["name"] or query["id"],)
     names = ("min", "max", "avg")
@@ -231,7 +231,7 @@ def _members(status: Status) -> dict[str, Samples]:
 
 
 def _latest(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """One member an executor, the one heard of last: one that is replaced may be in the group a moment longer."""
+    """One member for each executor, the one with the latest heartbeat: a replaced one stays in the group for a moment."""
     by_executor: dict[str, Mapping[str, Any]] = {}
     for row in sorted(members, key=lambda member: -member["heartbeat_age_ms"]):
         by_executor[str(row["executor"])] = row

@@ -1,6 +1,6 @@
-"""The metrics endpoint: the status of a run in Prometheus' words, on a port of the driver.
+"""The metrics endpoint: the status of a run as Prometheus metrics, on a port of the driver.
 
-Every scrape asks for the status anew (see ``status``); nothing is counted here.
+Each scrape gets a new status (``status``); nothing is counted here.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ CLOSE_S: Final = 1.0
 
 
 class StatusCollector(Collector):
-    """Turns the status into metrics at every scrape; a coordinator that does not answer is ``cohort_up 0``."""
+    """Makes metrics of the status at each scrape; ``cohort_up 0`` where the coordinator does not answer."""
 
     def __init__(self, status: Callable[[], Status], most_partitions: int = MOST_PARTITIONS) -> None:
-        """More than ``most_partitions`` have no series of their own."""
+        """With more than ``most_partitions`` there are no series by partition."""
         self._status, self._most_partitions = status, most_partitions
         self._group_id = ""
 
     def describe(self) -> list[Metric]:
-        """Nothing is known before the first scrape (prometheus_client asks at registration)."""
+        """No metrics before the first scrape (prometheus_client calls this at registration)."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -53,7 +53,7 @@ class StatusCollector(Collector):
         try:
             status = self._status()
         except (CohortError, TimeoutError, OSError) as error:
-            log.warning("no status for a scrape: %s", str(error) or type(error).__name__)
+            log.warning("a scrape got no status from the coordinator: %s", str(error) or type(error).__name__)
             status = {}
         if not status:  # no answer, or the run is ending
             yield _family(COHORT_UP, self._group_id, [((), 0.0)])
@@ -88,7 +88,7 @@ def open_endpoint(options: SourceOptions, port: int, status: Callable[[], Status
 
 
 class MetricsEndpoint:
-    """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``; nothing runs before.
+    """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``.
 
     ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.
     """
@@ -131,7 +131,7 @@ class MetricsEndpoint:
             server.tend()
 
     def close(self) -> None:
-        """Stop serving and close the socket; harmless when not started."""
+        """Stop serving and close the socket, if started."""
         self._thread.close()
         server, self._server = self._server, None
         if server is not None:
@@ -163,8 +163,8 @@ def _what_is_wrong(status: Callable[[], Status]) -> str:
 
 
 def _give_up(error: CohortError) -> None:
-    """A query goes on without its metrics."""
-    log.error("no more metrics: %s", error)
+    """The query goes on without metrics."""
+    log.error("the metrics endpoint has ended: %s", error)
 
 
 def _refused(address: str, port: int, error: OSError) -> OptionError:

@@ -1,7 +1,7 @@
-"""The HTTP server of the metrics: few connections at a time, and none for long.
+"""The HTTP server of the metrics: few connections at a time, each for a short time.
 
-The endpoint may be open to a network: who connects and says nothing, says it slowly, or doesn't read the answer gets
-``LIMIT_S``, and less when others come.  A thread each, ``MOST`` of them at most.
+The endpoint may be open to a network.  A client that is silent, slow, or doesn't read the answer has ``LIMIT_S``, less when
+others connect.  Each connection has a thread; there are ``MOST`` at most.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 log = logging.getLogger("sparkcohort.metrics")
 
-POLL_S: Final = 0.1  # how long a closed endpoint may not have heard of it
+POLL_S: Final = 0.1  # how often the loop checks whether the endpoint is closed
 LIMIT_S: Final = 10.0
-"""For a scrape from connection to answer; Prometheus itself gives up after as much."""
+"""The longest scrape, from connection to answer: Prometheus' default scrape_timeout."""
 USUAL: Final = 8
-"""So many connections may be slow; when more come, the oldest is ended."""
+"""So many connections may be slow; with one more the oldest is ended."""
 MOST: Final = 16
-"""One more is closed at once: threads that the coordinator keeps waiting can't be ended."""
+"""One more connection is closed at once: a thread that waits for the coordinator can't be ended."""
 
 
 class Quiet(WSGIRequestHandler):
@@ -32,11 +32,11 @@ class Quiet(WSGIRequestHandler):
     timeout = LIMIT_S
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
-        """Scrapes are not worth a line."""
+        """Log nothing for a scrape."""
 
 
 class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
-    """See the module; ``tend`` is to be called again and again beside ``handle_request``."""
+    """The server; its loop calls ``tend`` after each ``handle_request``."""
 
     daemon_threads = True
     timeout = POLL_S
@@ -45,19 +45,19 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], family: int) -> None:
         """Bind and listen.  Raises OSError."""
         self.address_family = family
-        self._under_way: dict[socket.socket, float] = {}  # since when, the oldest first; until its thread is done
+        self._under_way: dict[socket.socket, float] = {}  # time.monotonic() of their beginnings, the oldest first
         self._ended: set[socket.socket] = set()
         self._lock = threading.Lock()
         super().__init__(address, Quiet)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server for the address' name, as http.server would."""
+        """Bind without the reverse look-up of the address that http.server would make."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
     def get_request(self) -> tuple[Any, Any]:
-        """The next scrape; without a descriptor for it, not before others may have been given back."""
+        """The next connection; a failure (no descriptor, say) is raised after a pause."""
         try:
             return super().get_request()
         except OSError:
@@ -65,7 +65,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  socketserver's signature
-        """Whether there is room for one more; the oldest makes room where it can."""
+        """Whether one more connection is served; beyond ``USUAL`` the oldest is ended."""
         with self._lock:
             active = [each for each in self._under_way if each not in self._ended]
             if len(active) >= USUAL:
@@ -76,14 +76,14 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         return True
 
     def shutdown_request(self, request: Any) -> None:
-        """A scrape is over (socketserver calls this when its thread is done, or was none)."""
+        """A scrape is over (socketserver calls this when its thread is done, or could not start)."""
         with self._lock:
             self._under_way.pop(request, None)
             self._ended.discard(request)
             super().shutdown_request(request)
 
     def tend(self) -> None:
-        """End what takes too long."""
+        """End connections older than ``LIMIT_S``."""
         late = time.monotonic() - LIMIT_S
         with self._lock:
             for request, began in self._under_way.items():
@@ -91,7 +91,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
                     self._end(request)
 
     def server_close(self) -> None:
-        """Close the port and end what is under way."""
+        """Close the port and end all connections."""
         super().server_close()
         with self._lock:
             for request in self._under_way:
@@ -100,8 +100,8 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     def _end(self, request: socket.socket) -> None:
         self._ended.add(request)
         with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_RDWR)  # its thread reads an end, or can't write
+            request.shutdown(socket.SHUT_RDWR)  # its thread reads the end of the stream, or fails to write
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
-        """A scraper that hangs up is not worth a traceback."""
+        """A client hung up: log no traceback."""
         log.debug("a scrape from %s broke off", client_address)

@@ -1,6 +1,6 @@
-"""The status of a run as one JSON-able value: what ``cohort describe``, the metrics and the demo's live view show.
+"""The status of a run as one JSON-able value, for ``cohort describe``, the metrics and the demo's live view.
 
-Its history, the rebalances and the members' stories, is told apart (see ``reports``).
+``reports`` has the history: rebalances and members' timelines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DESCRIBE_TIMEOUT_S = 5.0
 
 
 class LogView(NamedTuple):
-    """The logs and the query's place in them, as the driver knows both."""
+    """The logs and the query's positions, as the driver knows them."""
 
     committed: Mapping[TopicPartition, int]  # what the real group has
     announced: Mapping[TopicPartition, int]  # the end of the batch in flight
@@ -35,7 +35,7 @@ class LogView(NamedTuple):
 
 
 class DriverFigures(NamedTuple):
-    """What the driver knows beside the group, in plain values."""
+    """The driver's figures besides the group, in plain values."""
 
     commits: Mapping[str, Any]  # see ``GroupCommits.totals``
     foreign_members: Mapping[str, int] = {"found": 0, "present": 0}  # in the real group
@@ -43,7 +43,7 @@ class DriverFigures(NamedTuple):
     fenced: bool = False  # a newer driver has taken the real group over
     take_overs: Mapping[str, int] = {"handover": 0, "fencing": 0}  # drivers that gave way to this one
     processes: Mapping[str, Mapping[str, float]] = {}  # what the query's processes take, by their names
-    query: Mapping[str, Any] | None = None  # what a listener has told of it
+    query: Mapping[str, Any] | None = None  # from a listener's reports
     throttled: Mapping[str, float | None] = {}  # by executor, seconds
 
 
@@ -58,10 +58,10 @@ def build(
     cut_off: Sequence[Mapping[str, Any]] = (),
     reasons: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Everything there is to see, in plain values.
+    """The whole status in plain values.
 
-    ``late`` has the reasons; ``cut_off`` tells which members can't fetch what, and why; ``reasons`` are those for which a
-    record of this query may be bad.
+    ``late`` has the reasons of late partitions.  ``cut_off`` has a row for each partition that a member can't fetch, with the
+    reason.  ``reasons`` are those for which a record of this query may be bad.
     """
     described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
     assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
@@ -107,7 +107,7 @@ def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[di
     rows = [
         _member(item, info, _standing(group, item.member_id), loads.get(item.member_id))
         for item in described.members
-        # the driver's own member subscribes to nothing and is nobody's concern
+        # the driver's own member has no info: it subscribes to nothing and is not shown
         if (info := infos.get(item.member_id)) is not None
     ]
     return sorted(rows, key=lambda row: (str(row["executor"]), str(row["member_id"])))
@@ -116,7 +116,7 @@ def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[di
 def _member(item: MemberDescription, info: MemberInfo, standing: str, load: Mapping[str, Any] | None) -> dict[str, Any]:
     """One member; ``generations`` has the assignment generation of each partition of ``owned``, in that order.
 
-    ``load`` is None where nobody looks at loads, or none has been reported yet.
+    ``load`` is None without the load-balanced assignor, or before the first report.
     """
     owned = sorted(item.owned)
     return {
@@ -138,7 +138,7 @@ def _member(item: MemberDescription, info: MemberInfo, standing: str, load: Mapp
 
 
 def _standing(group: Group, member_id: str) -> str:
-    """Where a member stands in a rebalance, in a word."""
+    """The state of a member in a rebalance: to-rejoin, joined, to-sync, synced or settled."""
     if group.state is GroupState.PREPARING_REBALANCE:
         return "joined" if member_id in group.joins else "to-rejoin"
     if group.state is GroupState.COMPLETING_REBALANCE:
@@ -147,7 +147,7 @@ def _standing(group: Group, member_id: str) -> str:
 
 
 def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
-    """The rebalance that runs: why, since when, and who keeps it waiting; None when none does."""
+    """The running rebalance: its reason, its age, and the members that it waits for; None when there is none."""
     phase = group.rebalance
     if phase is None or group.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
         return None
@@ -167,7 +167,7 @@ def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
 
 
 def _pending(group: Group, now_ms: int) -> list[dict[str, Any]]:
-    """The ids that were issued and not used yet."""
+    """The pending members: ids that were issued and not used yet."""
     pending = sorted(group.pending.items())
     return [{"member_id": member_id, "expires_in_ms": max(at_ms - now_ms, 0)} for member_id, at_ms in pending]
 
@@ -206,9 +206,9 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
 
 
 def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
-    """The partitions of departed members that wait for a replacement, and the round that ends the wait; None: no wait.
+    """The partitions that wait for the replacement of departed members, and the end of the wait; None: no wait.
 
-    No partitions: moves between live members are put off, since the last round made some already.
+    Without partitions it is the back-off of revoking rounds: moves between live members are delayed after a round with moves.
     """
     wait = coordinator.scheduled()
     return wait and {"partitions": [list(tp) for tp in sorted(wait[0])], "due_in_ms": wait[1]}

@@ -1,4 +1,4 @@
-"""The names of assignors in ``partition.assignment.strategy``: ours, Kafka's classes, and a user's own."""
+"""The names in ``partition.assignment.strategy``: our assignors, Kafka's classes, and users' own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KAFKAS = {
 
 
 def assignor_names(text: str) -> tuple[str, ...]:
-    """Names of assignors, Kafka's classes by theirs; what they name is looked for when the query starts."""
+    """The names in a list, Kafka's classes translated; the assignors themselves are loaded when the query starts."""
     names = tuple(dict.fromkeys(assignor_name(part.strip()) for part in text.split(",") if part.strip()))
     if not names:
         raise OptionError("option partition.assignment.strategy is empty: name at least one assignor")
@@ -26,7 +26,7 @@ def assignor_names(text: str) -> tuple[str, ...]:
 
 
 def assignor_name(name: str) -> str:
-    """The name of an assignor, a Kafka class by its own.  Raises OptionError for what can be none."""
+    """The name of one assignor, a Kafka class translated.  Raises OptionError for a text that can't be a name."""
     short = name.removeprefix(KAFKAS_PACKAGE)
     if short in _KAFKAS:
         return _KAFKAS[short]

@@ -1,7 +1,7 @@
 """The options of a batch read, ``spark.read``: those of a stream, and where it ends.
 
-Spark's rules (``KafkaSourceProvider.validateBatchOptions``): from earliest to latest unless something else is said, no start
-at latest, no end at earliest, no start behind the end.
+Spark's rules (``KafkaSourceProvider.validateBatchOptions``): from earliest to latest by default, no start at latest, no end at
+earliest, no start behind the end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def parse_batch(options: Mapping[str, str]) -> BatchOptions:
 
 def _check_start(source: SourceOptions) -> None:
     if source.starting_timestamp is not None or source.starting_offsets_by_timestamp is not None:
-        return  # which beat startingOffsets, as at Spark's
+        return  # these take precedence over startingOffsets, as in Spark
     start = source.starting_offsets
     if start == "latest":
         raise OptionError("option startingOffsets=latest: a batch read can't start at latest; give earliest, or JSON")
@@ -63,7 +63,7 @@ def _refuse(name: str, limit: ByPartition, forbidden: int, remedy: str) -> None:
 
 
 def _check_order(parsed: BatchOptions) -> None:
-    """Refuse what ends before it starts, as far as the options alone show it (``checkOffsetLimitValidity``)."""
+    """Raises OptionError where the options alone show an end before the start (``checkOffsetLimitValidity``)."""
     source = parsed.source
     first, last = source.starting_timestamp, parsed.ending_timestamp
     if first is not None and last is not None and first > last:

@@ -1,4 +1,4 @@
-"""Files with certificates that librdkafka doesn't read itself, read by whoever makes a client; and whether files changed."""
+"""Trust stores that librdkafka can't read itself, and changes of certificate files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 def with_trusted_certificates(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """librdkafka's settings, with the certificates of a trust store in PKCS#12 as PEM.
+    """librdkafka's settings, with the certificates of a PKCS#12 trust store as PEM.
 
-    Raises ValueError that names the option where the store can't be read.
+    Raises ValueError, which names the option, where the store can't be read.
     """
     settings = dict(conf)
     location, password = str(settings.pop(TRUSTSTORE, "")), str(settings.pop(TRUSTSTORE_PASSWORD, ""))
@@ -56,13 +56,13 @@ class ChangedFiles:
     """Whether the files that settings name have changed, for who lets go of a client then; for one thread."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
-        """As they are now."""
+        """Remember the files as they are now."""
         self._conf, self._stamp = conf, stamp(conf)
 
     def release_if_changed(self, release: Callable[[], object]) -> None:
-        """Have ``release`` let go of what was made of them, where they are others by now, once for each change.
+        """Call ``release`` if the files have changed, once for each change.
 
-        librdkafka reads them when a client is made, never again.
+        librdkafka reads the files when a client is made, never again.
         """
         now = stamp(self._conf)
         if now != self._stamp:
@@ -71,7 +71,7 @@ class ChangedFiles:
 
 
 def stamp(conf: Mapping[str, Any]) -> Stamp:
-    """What tells one state of the files named in these settings from another; costs a look at each, no reading."""
+    """A value that changes when a file in these settings changes: inode, time and size; no file is read."""
     return tuple(_stamp_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
 
 

@@ -1,4 +1,4 @@
-"""librdkafka's settings for a connection that is made without librdkafka: which can be honoured, and what they come to.
+"""librdkafka's settings for our own connections: which of them we support, and their values.
 
 Sources: librdkafka's CONFIGURATION.md, and ``rdkafka_ssl.c`` for which trusted certificates and keys it takes.  A name that
 is not known here is never taken for harmless: ``unsupported`` names it, and confluent-kafka's consumer reads instead.
@@ -43,9 +43,9 @@ _BUNDLES = (
 
 
 class TransportError(Exception):
-    """No connection, or none any more: the message names the broker or the option, and the remedy; never a secret.
+    """A connection failed or ended: the message names the broker or the option, and the remedy; never a secret.
 
-    It is one printable line, whatever a broker has said.
+    The message is one printable line, also with a broker's text in it.
     """
 
     def __init__(self, message: str) -> None:
@@ -53,18 +53,18 @@ class TransportError(Exception):
 
 
 class ConnectionRefused(TransportError):
-    """The broker doesn't let us in (now): it may later, when a password has reached all brokers, say; not at once."""
+    """The broker refuses the login, maybe only for now: a new password may not have reached all brokers yet."""
 
 
 class Distrusted(ConnectionRefused):
-    """We don't let the broker in: no certificate that we trust, or it can't or won't prove that it knows the password.
+    """We don't trust the broker: its certificate is not trusted, or it did not prove that it knows the password.
 
-    A less careful client is no answer to that.
+    librdkafka must not be tried then: it may check less.
     """
 
 
 class UnsupportedBroker(TransportError):
-    """The broker is well and needs a client that knows more than this one: librdkafka."""
+    """The broker works, but needs a feature that only librdkafka has."""
 
 
 def unsupported(conf: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ def _unsupported_tls(texts: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What every connection of one client has in common; certificates are read anew when their files have changed."""
+    """The settings of all connections of one client; certificates are read again when their files have changed."""
 
     _tls: _RenewedContext | None = field(repr=False)
     mechanism: str  # "" without SASL
@@ -145,12 +145,12 @@ class Settings:
 
     @property
     def conf(self) -> Mapping[str, Any]:
-        """All settings, for those who make tokens."""
+        """All settings, for token providers."""
         return self._conf
 
     @property
     def credentials(self) -> tuple[str, str]:
-        """Who logs in, and the password, for the next connection."""
+        """User and password for the next connection."""
         texts = _texts(self._conf) if self.mechanism else {}
         return texts.get("sasl.username", ""), texts.get("sasl.password", "")
 
@@ -160,7 +160,7 @@ class Settings:
         return self._tls.current() if self._tls is not None else None
 
     def redacted(self, text: str) -> str:
-        """The same text without any secret of these settings, should somebody have quoted one."""
+        """A text of a broker or library without the secrets of these settings."""
         return redact_text(text, self._conf)
 
 
@@ -172,7 +172,7 @@ def _text(value: Any) -> str:
 
 
 def _texts(conf: Mapping[str, Any]) -> dict[str, str]:
-    """The settings as text, without empty ones, which librdkafka takes for not given."""
+    """The settings as text, without empty ones, which librdkafka treats as unset."""
     texts = {name: _text(value) for name, value in conf.items()}
     return {name: value for name, value in texts.items() if value}
 
@@ -207,7 +207,7 @@ def _number(texts: Mapping[str, str], name: str) -> int:
 
 
 class _RenewedContext:
-    """What TLS goes by, made anew when a file of certificates or keys is another one; for any thread."""
+    """The TLS context, made again when a file of certificates or keys has changed; for any thread."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Read the files.  Raises TransportError for those that can't be used."""
@@ -217,7 +217,7 @@ class _RenewedContext:
         self._context = _tls(_texts(self._conf))
 
     def current(self) -> ssl.SSLContext:
-        """As of the files now; as before while they can't be used, since they may be half written."""
+        """The context of the current files; the former one while they can't be used, since they may be half written."""
         with self._lock:
             now = stamp(self._conf)
             if now != self._stamp:
@@ -228,7 +228,7 @@ class _RenewedContext:
         try:
             self._context = _tls(_texts(self._conf))
         except TransportError as error:
-            # Tried again for the next connection: for want of descriptors, say, no file changes.
+            # The next connection tries again: the cause may be no file, but a lack of descriptors, say.
             if now != self._logged_stamp:
                 self._logged_stamp = now
                 _log.warning("changed files of certificates are not taken up: %s", error)
@@ -252,7 +252,7 @@ def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
-    """Take the authorities that are given; else the system's, as librdkafka does."""
+    """Trust the given certificates, else the system's, as librdkafka does."""
     location, pem = texts.get("ssl.ca.location", ""), texts.get("ssl.ca.pem", "")
     if texts.get(TRUSTSTORE) and not location and not pem:
         pem = _trusted(texts)
@@ -307,7 +307,7 @@ def _identify(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
 
 @contextmanager
 def _place(name: str, texts: Mapping[str, str]) -> Iterator[str]:
-    """The path of what an option gives by its place or as text."""
+    """The path of a certificate or key that an option gives as a path or as text."""
     if name.endswith(".location"):
         yield texts[name]
     else:
@@ -317,7 +317,7 @@ def _place(name: str, texts: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def _file(data: bytes) -> Iterator[str]:
-    """A path where OpenSSL can read these bytes, which are in this process's memory only."""
+    """A path where OpenSSL can read these bytes; they stay in this process's memory."""
     descriptor = os.memfd_create("pem")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -350,7 +350,7 @@ def _from_pkcs12(data: bytes, password: str) -> bytes:
 
 @contextmanager
 def _naming(name: str, problem: str) -> Iterator[None]:
-    """Say which option is at fault; never what the library said, which may have quoted it."""
+    """Raise TransportError with the option's name, without the library's text, which may quote a secret."""
     try:
         yield
     except (ssl.SSLError, ValueError):

@@ -1,4 +1,4 @@
-"""What an option is, and how it is declared: once, at the field that has its value.
+"""The declaration of an option: once, at the field that has its value.
 
 A field of ``SourceOptions`` or ``BatchOptions`` that is declared with ``option(...)`` is parsed by its kind, checked by its bounds, listed in
 docs/options.md and shown in ``conf/cohort.properties``.  ``table`` adds the options that are read together.
@@ -38,8 +38,9 @@ NO_MAXIMUM: Final = 2**63 - 1
 class Option:
     """One option, or a family whose name ends in ``.*``; ``default`` and ``example`` as a user would write them.
 
-    ``accepted`` ones only warn, ``refused`` ones are an error; both say what to use ``instead``.  Options of ``streams`` only warn in a
-    batch read, those of ``batches`` are an error in a stream.  ``heading``: the option begins a section of the sample in ``conf/``.
+    ``accepted`` options give a warning, ``refused`` ones an error; both name what to use ``instead``.  Options of ``streams`` give a
+    warning in a batch read, those of ``batches`` an error in a stream.  ``heading``: the option begins a section of the sample in
+    ``conf/``.
     """
 
     name: str

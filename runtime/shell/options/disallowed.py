@@ -14,14 +14,14 @@ ERROR: Final = "KAFKA_DISALLOWED_OPTION"
 
 
 def kafka_names(keys: Iterable[str]) -> tuple[str, ...]:
-    """Which options, by their keys in lower case, are Kafka's settings; also those that are written without ``kafka.``, too."""
+    """The keys (in lower case) of Kafka's settings, with ``kafka.`` or, where both forms exist, without."""
     return tuple(sorted(key for key in keys if key.startswith("kafka.") or key in KAFKA_ALIASES))
 
 
 def check_allowed(options: Iterable[str], listed: str) -> None:
     """Raises OptionError (KAFKA_DISALLOWED_OPTION) for the first of these that is listed, by any of its names.
 
-    ``listed``: Kafka's names without ``kafka.``, comma-separated.  Spark refuses a list with that prefix; here it makes no difference.
+    ``listed``: Kafka's names, comma-separated.  Spark refuses names with ``kafka.`` in the list; here they are equal.
     """
     denied = {
         alias for name in listed.split(",") if name.strip() for alias in _names(name.strip().lower(), translated=True)
@@ -29,13 +29,13 @@ def check_allowed(options: Iterable[str], listed: str) -> None:
     for option in options:
         if denied & _names(option, translated=False):
             raise OptionError(
-                f"{ERROR}: option {option} is not allowed: {SETTING} names it, which is set by whoever runs this Spark; leave it out",
+                f"{ERROR}: option {option} is not allowed: {SETTING} names it, the list of this Spark's operator; leave it out",
                 ERROR,
             )
 
 
 def _names(name: str, *, translated: bool) -> set[str]:
-    """What a setting is called, by Java and by librdkafka; with what becomes of it together with others, if ``translated``."""
+    """The names of a setting, Java's and librdkafka's; with ``translated`` also those of settings that are made of it."""
     name = name.removeprefix("kafka.")
     row = ROWS.get(name, UNKNOWN)
     return {name, row.alias_of or name, *(row.becomes if translated or row.fate is Fate.RENAMED else ())}

@@ -33,7 +33,7 @@ _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 def parse(options: Mapping[str, str]) -> SourceOptions:
     """Check and type the options of a stream as Spark hands them over (keys in any case).
 
-    Raises ``OptionError``: one message that names the option and the remedy, never a secret's value.
+    Raises OptionError: one message that names the option and the remedy, never a secret's value.
     """
     texts, warnings = read_values(options, "streams")
     if not texts.get("group.id", "").strip():
@@ -45,13 +45,13 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_for_either(options: Mapping[str, str]) -> SourceOptions:
-    """What the options mean for streams and batch reads alike.  Raises OptionError for what is wrong with them in both."""
+    """The options of either a stream or a batch read.  Raises OptionError for what neither allows."""
     texts, warnings = read_values(options, "both")
     return parse_values(texts, warnings)
 
 
 def read_values(options: Mapping[str, str], reads: Reads) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The options by their keys in lower case, and what is to be warned of.  Raises OptionError for what can't be here."""
+    """The options by their keys in lower case, and the warnings.  Raises OptionError for an option that ``reads`` doesn't allow."""
     texts = {key.lower(): str(value) for key, value in options.items()}
     warnings = _table_check(texts, {key.lower(): key for key in options}, reads)
     _unalias(texts)
@@ -59,7 +59,7 @@ def read_values(options: Mapping[str, str], reads: Reads) -> tuple[dict[str, str
 
 
 def parse_values(texts: Mapping[str, str], warnings: tuple[str, ...]) -> SourceOptions:
-    """What streams and batch reads have in common, of options that ``read_values`` has let through.  Raises OptionError."""
+    """The typed options, from the result of ``read_values``.  Raises OptionError."""
     value = Values(texts)
     subscription = _subscription(texts)
     parsed = {name: value.read(option) for name, option in declared_options(SourceOptions).items()}
@@ -82,7 +82,7 @@ def parse_values(texts: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
 def _kafka_settings(
     texts: Mapping[str, str], value: Values, parsed: Mapping[str, Any]
 ) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's configuration, and what to warn of."""
+    """librdkafka's configuration, and the warnings."""
     prefixed = {
         key.removeprefix("kafka."): text
         for key, text in texts.items()
@@ -186,7 +186,7 @@ def _check_relations(parsed: SourceOptions) -> None:
 
 
 def _check_topics(name: str, names: Collection[str], subscription: SourceSubscription) -> None:
-    """Topics named in an option must be among what is read, or may come to be."""
+    """Raises OptionError for a topic in an option that the subscription does not read."""
     topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
     for topic in sorted(names):
         try:
@@ -200,7 +200,7 @@ def _check_topics(name: str, names: Collection[str], subscription: SourceSubscri
 
 
 def check_named(name: str, start: Start | None, subscription: SourceSubscription) -> None:
-    """Partitions named in a start must be among what is read (a pattern cannot be told here)."""
+    """Raises OptionError for a partition in a start that the subscription does not read; a pattern is not checked."""
     if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
         return
     unread = [tp for tp in start if tp not in subscription.partitions and tp.topic not in subscription.topics]
@@ -216,12 +216,12 @@ def check_named(name: str, start: Start | None, subscription: SourceSubscription
 
 
 def _instance_id(subscription: SourceSubscription) -> str:
-    """Of what is read: queries on different topics share a group, and two on the same ones fence each other (KIP-345)."""
+    """An id of the subscription: drivers on different topics share a group, two on the same topics fence each other (KIP-345)."""
     return "cohort-" + hashlib.sha256(str(subscription).encode()).hexdigest()[:8]
 
 
 def is_default_instance_id(text: str | None) -> bool:
-    """Whether a static member is the driver of a query of ours, whose options name no instance id."""
+    """Whether an instance id is a default of ours (``_instance_id``)."""
     return re.fullmatch("cohort-[0-9a-f]{8}", text or "") is not None
 
 
@@ -256,7 +256,7 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def _check_topic(option: str, topic: str) -> None:
-    """Refuse what Kafka's ``Topic.validate`` would."""
+    """Raises OptionError for a name that Kafka's ``Topic.validate`` refuses."""
     if topic in (".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
         raise OptionError(
             f"option {option} names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "

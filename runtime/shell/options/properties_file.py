@@ -13,7 +13,7 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read(path: str) -> dict[str, str]:
-    """Settings by name.  Raises OptionError when the file can't be read; its contents are never quoted."""
+    """Settings by name.  Raises OptionError when the file can't be read, without a text of it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -42,7 +42,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether it ends with an odd number of backslashes."""
+    """Whether a line ends with an odd number of backslashes, so that the next line continues it."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

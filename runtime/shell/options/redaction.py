@@ -1,9 +1,9 @@
-"""Texts of libraries and brokers without the secrets that they may quote, and without telling a secret by its gap.
+"""Texts of libraries and brokers without the secrets that they may quote, and without gaps that reveal a secret.
 
-Only what others have said goes through here: our own sentences are made without secrets, and stay as they are.  A secret
-that can be nothing else is replaced where it stands.  One that may be an ordinary word can't be: in "No [redacted] for SASL
-mechanism" everybody sees which word it was, and a password "p" would be taken out of all words.  Where such a word stands by
-itself the whole text is withheld; inside of other words it tells nothing, and they stay whole.
+Only texts of others come here: our own messages are made without secrets.  A secret that is certainly no ordinary word is
+replaced.  One that may be a word can't be: in "No [redacted] for SASL mechanism" the gap reveals the word, and a password "p"
+would be cut out of all words.  Where such a secret stands as a word, the whole text is withheld; inside of other words it
+reveals nothing and stays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORD_END: Final = r"(?!\w|\.\w|:\d)"  # not as part of a number, a setting's na
 
 
 def redact_secrets(text: str, secrets: Iterable[str]) -> str:
-    """The text without these secrets, however they are written in it; ``WITHHELD`` where a gap would tell.
+    """The text without these secrets, in plain or escaped form; ``WITHHELD`` where a gap would reveal one.
 
     >>> redact_secrets("No provider for SASL mechanism PLAIN", ["p", "provide", "plain"])
     'No provider for SASL mechanism PLAIN'
@@ -45,7 +45,7 @@ def redact_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms(secrets: Iterable[str]) -> set[str]:
-    """The secrets, their lines, and how log lines write them."""
+    """The secrets, their lines, and their forms in log lines."""
     lines = {
         line
         for secret in secrets

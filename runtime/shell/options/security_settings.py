@@ -1,7 +1,7 @@
-"""Java's security settings in librdkafka's words, and which settings are secret.
+"""Java's security settings as librdkafka's, and the names of secret settings.
 
 Sources: Kafka's ``SaslConfigs``, ``SslConfigs``, ``JaasContext`` (KIP-85), PEM stores (KIP-651), OAuth (KIP-768);
-librdkafka's CONFIGURATION.md.  Whatever cannot be said to librdkafka is refused by name with the remedy.
+librdkafka's CONFIGURATION.md.  A setting that librdkafka has no equivalent for is refused by name with the remedy.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def is_sensitive(name: str) -> bool:
 
 
 SPARK_REDACTS = re.compile("(?i)secret|password|token|access[.]?key")
-"""The default of ``spark.redaction.regex``; Spark hides an option whose name *or value* it finds something in."""
+"""The default of ``spark.redaction.regex``; Spark hides an option whose name *or value* matches."""
 
 
 def shown_by_spark(java: Mapping[str, str]) -> list[str]:
-    """The secrets among these (bare) settings that Spark's default redaction leaves in plans, in order of names."""
+    """The names of secrets (without ``kafka.``) that Spark's default redaction shows in plans, in order."""
     return sorted(
         name
         for name, value in java.items()
@@ -39,19 +39,19 @@ def shown_by_spark(java: Mapping[str, str]) -> list[str]:
 
 
 def redact(conf: Mapping[str, str]) -> dict[str, str]:
-    """The same settings with the secret values replaced, fit for a log line or a repr."""
+    """The settings with secret values replaced, for a log line or a repr."""
     return {name: redaction.REDACTED if is_sensitive(name) else str(value) for name, value in conf.items()}
 
 
 def redact_text(text: str, conf: Mapping[str, str]) -> str:
-    """What a library or a broker has said, without the secret values of ``conf`` (see ``redaction``)."""
+    """A text of a library or a broker without the secret values of ``conf`` (see ``redaction``)."""
     return redaction.redact_secrets(text, [str(value) for name, value in conf.items() if is_sensitive(name) and value])
 
 
 def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's settings for Java's stores and logins (the table's ``Fate.TRANSLATED``), which belong together.
+    """librdkafka's settings for Java's stores and logins (the table's ``Fate.TRANSLATED``).
 
-    Raises ``OptionError`` naming what cannot be said to librdkafka.
+    Raises OptionError, which names a setting without an equivalent.
     """
     return tls_settings.stores(java) | _login(dict(java))
 
@@ -85,7 +85,7 @@ _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """``<login module> required key="value" ...;`` as librdkafka's settings; never quotes the text in an error."""
+    """``<login module> required key="value" ...;`` as librdkafka's settings; an error never quotes the text."""
     match = _JAAS.match(text)
     if match is None:
         raise OptionError(

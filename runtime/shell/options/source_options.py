@@ -1,6 +1,6 @@
-"""The options of one source, checked and typed: what the reader has, and each task.
+"""The options of one source, typed and checked, for the reader and for tasks.
 
-Every Python worker imports this before its first row, and nothing of how options are parsed.
+Each Python worker imports this before its first row, so it imports nothing of the parser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ByPartition: TypeAlias = Mapping[TopicPartition, int]
 Start: TypeAlias = str | ByPartition
 
 LOAD_BALANCED: Final = "load-balanced"
-"""The assignor that goes by what members measure: where it is offered, they do."""
+"""The assignor that uses measured loads; members measure only where it is offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,22 +372,22 @@ class SourceOptions:
 
     @property
     def unreachable(self) -> Policy:
-        """What to do with partitions whose broker is away."""
+        """The policy for partitions whose broker is away."""
         return Policy(self.unreachable_partitions, self.unreachable_timeout_ms)
 
     def __repr__(self) -> str:
-        from sparkcohort.runtime.shell.options.security_settings import redact  # noqa: PLC0415  a task shows them to nobody
+        from sparkcohort.runtime.shell.options.security_settings import redact  # noqa: PLC0415  tasks don't print options
 
         summary = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
         return f"SourceOptions({summary}, kafka={redact(self.kafka)!r})"
 
     def on_executor(self, environment: Mapping[str, str]) -> SourceOptions:
-        """The options with the rack of the executor that has this environment (see ``client.rack.env``)."""
+        """The options with the rack from an executor's environment (``client.rack.env``)."""
         rack = environment.get(self.client_rack_env, "").strip() if self.client_rack_env else ""
         return replace(self, client_rack=rack, kafka={**self.kafka, "client.rack": rack}) if rack else self
 
     def with_columns(self, columns: Columns) -> SourceOptions:
-        """The options of a query whose schema the user has written; it decides, whatever ``includeHeaders`` says."""
+        """The options with the columns of the user's schema, which takes precedence over ``includeHeaders``."""
         warnings = self.warnings
         if has(self.columns, Field.HEADERS) and not has(columns, Field.HEADERS):
             warnings += (
@@ -396,7 +396,7 @@ class SourceOptions:
         return replace(self, columns=columns, warnings=warnings)
 
     def initial_hash(self) -> str:
-        """16 hex digits naming where this query would start and what it reads; another value pins the start anew."""
+        """16 hex digits of the query's start and subscription; a changed value replaces the stored start."""
         starts = (self.starting_offsets, self.starting_offsets_fallback, self.starting_offsets_by_timestamp)
         value = [
             str(self.subscription),
@@ -416,7 +416,7 @@ def _plain(start: Start | None) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions:
-    """A batch read: ``source`` is what it has in common with a stream, and all that a task needs."""
+    """The options of a batch read; ``source`` are those that streams have, too, and all that a task needs."""
 
     source: SourceOptions
     ending_offsets: Start = option(

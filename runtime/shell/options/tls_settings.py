@@ -1,7 +1,7 @@
-"""Java's TLS settings in librdkafka's words: stores, PEM as text, protocols, cipher suites.
+"""Java's TLS settings as librdkafka's: stores, PEM as text, protocols, cipher suites.
 
 Sources: Kafka's ``SslConfigs``, ``DefaultSslEngineFactory``, PEM stores (KIP-651); the JSSE's names of cipher suites (RFC
-5246, 8446); librdkafka's CONFIGURATION.md.  What cannot be said to librdkafka is refused by name with the remedy.
+5246, 8446); librdkafka's CONFIGURATION.md.  A setting without an equivalent is refused by name with the remedy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from sparkcohort.runtime.errors import OptionError
 
 TRUSTSTORE: Final = "ssl.truststore.location"
-"""A PKCS#12 store of trusted certificates: whoever makes a client reads it (``certificate_files``)."""
+"""A PKCS#12 store of trusted certificates; librdkafka can't read it, ``certificate_files`` does."""
 TRUSTSTORE_PASSWORD: Final = "ssl.truststore.password"  # noqa: S105  a setting's name
 PEM_TEXTS: Final = ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")
 
@@ -35,15 +35,15 @@ _SPOKEN: Final = ("TLSv1.2", "TLSv1.3")
 
 
 def stores(java: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's settings for ``ssl.truststore.*`` and ``ssl.keystore.*`` that stand in files.
+    """librdkafka's settings for the files of ``ssl.truststore.*`` and ``ssl.keystore.*``.
 
-    A trust store in PKCS#12 keeps Java's names.  Raises OptionError naming what cannot be said to librdkafka.
+    A PKCS#12 trust store keeps Java's names.  Raises OptionError, which names a setting without an equivalent.
     """
     return _truststore(_store_options(java, "ssl.truststore")) | _keystore(_store_options(java, "ssl.keystore"))
 
 
 def pem(name: str, text: str) -> str:
-    r"""PEM in lines, whatever stands for their ends in a properties file: spaces, or the letters ``\n``.
+    r"""PEM with line ends; a properties file may have spaces or the letters ``\n`` in their place.
 
     ``name`` is the user's.  Raises OptionError, which never quotes the text.
     """
@@ -59,7 +59,7 @@ def pem(name: str, text: str) -> str:
 
 def _block(name: str, kind: str, inside: str) -> str:
     begin, end = f"-----BEGIN {kind}-----\n", f"-----END {kind}-----\n"
-    if ":" in inside:  # headers of an encrypted key as OpenSSL wrote them once: their lines can't be told from data
+    if ":" in inside:  # headers of an encrypted key in OpenSSL's older form: their lines must stay as they are
         return begin + inside.strip("\r\n ") + "\n" + end
     data = "".join(inside.split())
     if not _BASE64.fullmatch(data):
@@ -70,9 +70,9 @@ def _block(name: str, kind: str, inside: str) -> str:
 
 
 def ciphers(text: str) -> tuple[str, list[str]]:
-    """``ssl.cipher.suites`` in OpenSSL's names, "" for all, and warnings.  Raises OptionError for names that it hasn't.
+    """``ssl.cipher.suites`` in OpenSSL's names, "" for all, and warnings.  Raises OptionError for names that OpenSSL doesn't have.
 
-    librdkafka chooses among the suites of TLS 1.2 only: those of 1.3 can be left out together, not one by one.
+    librdkafka can choose among the suites of TLS 1.2 only; those of TLS 1.3 it offers all or none.
     """
     names = [name for name in re.split(r"[,:\s]+", text.strip()) if name]
     newer = [name for name in names if _NEWER_NAME.fullmatch(name)]
@@ -87,7 +87,7 @@ def ciphers(text: str) -> tuple[str, list[str]]:
 
 
 def _openssl_name(name: str) -> str:
-    """OpenSSL's name for a suite of TLS 1.2, whose own pass.
+    """OpenSSL's name for Java's name of a TLS 1.2 suite; OpenSSL's own names stay.
 
     >>> _openssl_name("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"), _openssl_name("TLS_RSA_WITH_AES_128_CBC_SHA")
     ('ECDHE-RSA-AES256-GCM-SHA384', 'AES128-SHA')
@@ -108,15 +108,15 @@ def _openssl_name(name: str) -> str:
 
 
 def protocols(name: str, text: str) -> tuple[bool, list[str]]:
-    """Whether TLS 1.3 alone is asked for, and warnings.  Raises OptionError where only others than 1.2 and 1.3 are.
+    """Whether TLS 1.3 alone is allowed, and warnings.  Raises OptionError where neither 1.2 nor 1.3 is.
 
-    ``name`` is ssl.enabled.protocols or ssl.protocol.  librdkafka has no setting for it, and speaks both.
+    ``name`` is ssl.enabled.protocols or ssl.protocol.  librdkafka has no such setting, and speaks both.
     """
     names = [each.strip() for each in text.split(",") if each.strip()]
     spoken = [each for each in _SPOKEN if each in names or (name == "ssl.protocol" and "TLS" in names)]
     if names and not spoken:
         raise OptionError(f"option kafka.{name}={text} is not supported: give {' or '.join(_SPOKEN)}")
-    if name == "ssl.protocol":  # the newest that Java's engine speaks; what it may speak is the other setting's
+    if name == "ssl.protocol":  # the newest protocol of Java's engine; ssl.enabled.protocols has those that are allowed
         return False, []
     unspoken = [each for each in names if each not in _SPOKEN]
     warnings = [f"option kafka.{name}: {', '.join(unspoken)} is not spoken here"] if unspoken else []
@@ -129,9 +129,9 @@ def protocols(name: str, text: str) -> tuple[bool, list[str]]:
 
 
 def tls_versions(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites come to, and the warnings that they are worth.
+    """librdkafka's settings for ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites, and warnings.
 
-    Raises OptionError where they leave nothing to speak.
+    Raises OptionError where they allow no protocol.
     """
     newer_alone = False
     warnings: list[str] = []
@@ -157,7 +157,7 @@ def _truststore(store: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keystore(store: Mapping[str, str]) -> dict[str, str]:
-    """PKCS12 as it is, PEM as certificate and key in one file."""
+    """A key store in PKCS12, or PEM with certificate and key in one file."""
     kind = _kind(store, "ssl.keystore", "kafka.ssl.keystore.type=PKCS12")
     if kind == "PEM":
         return {"ssl.certificate.location": store["location"], "ssl.key.location": store["location"]}
@@ -187,7 +187,7 @@ def _kind(store: Mapping[str, str], name: str, remedy: str) -> str:
 
 
 def _by_content(location: str) -> str:
-    """What a file is by its first bytes; "" where they don't tell, or can't be read here."""
+    """The type of a store by its first bytes; "" where it is unknown, or the file can't be read here."""
     try:
         with Path(location).open("rb") as file:
             first = file.read(4096)

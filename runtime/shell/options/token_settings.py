@@ -1,4 +1,4 @@
-"""Who makes the tokens of a login by OAUTHBEARER: our own option, and what Java's settings say of it.
+"""The token provider of a login by OAUTHBEARER, from our own option and Java's settings.
 
 Sources: Kafka's KIP-255 and KIP-768; ``IAMLoginModule`` of aws-msk-iam-auth, whose mechanism AWS_MSK_IAM brokers offer as
 OAUTHBEARER too.
@@ -31,7 +31,7 @@ _KAFKAS_HANDLER: Final = re.compile(
 )
 _IAM_HANDLER: Final = "IAMClientCallbackHandler"
 IAM_OPTIONS: Final = (
-    "awsRegion",  # ours: of the brokers, where their names don't tell
+    "awsRegion",  # ours: the brokers' region, where their names don't have it
     "awsProfileName",
     "awsRoleArn",
     "awsRoleSessionName",
@@ -49,7 +49,7 @@ _CLOUDS: Final = (
 
 
 def login_handler(java: str) -> dict[str, str]:
-    """What ``sasl.login.callback.handler.class`` comes to.  Raises OptionError for all but Kafka's own."""
+    """Settings for ``sasl.login.callback.handler.class``.  Raises OptionError for all but Kafka's own."""
     if _KAFKAS_HANDLER.fullmatch(java):
         return {_METHOD: "oidc"}
     cloud = next((words for pattern, words in _CLOUDS if pattern.search(java)), "")
@@ -62,7 +62,7 @@ def login_handler(java: str) -> dict[str, str]:
 
 
 def client_handler(java: str) -> dict[str, str]:
-    """What ``sasl.client.callback.handler.class`` comes to.  Raises OptionError for all but AWS's."""
+    """Settings for ``sasl.client.callback.handler.class``.  Raises OptionError for all but AWS's."""
     if java.rpartition(".")[2] == _IAM_HANDLER:
         return {PROVIDER: MSK_IAM}
     raise OptionError(
@@ -72,7 +72,7 @@ def client_handler(java: str) -> dict[str, str]:
 
 
 def iam_module(options: Mapping[str, str]) -> dict[str, str]:
-    """What the options of ``IAMLoginModule`` come to.  Raises OptionError for those it doesn't have."""
+    """Settings for the options of ``IAMLoginModule``.  Raises OptionError for unknown ones."""
     unknown = [name for name in options if name not in (*IAM_OPTIONS, *_IAM_IDLE)]
     if unknown:
         raise OptionError(
@@ -83,7 +83,7 @@ def iam_module(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_a_file(settings: dict[str, str]) -> None:
-    """Kafka's retrievers take an endpoint ``file:`` for a file with a token; ``FileJwtRetriever`` takes nothing else."""
+    """Set the provider for a token endpoint ``file:…``, as Kafka's DefaultJwtRetriever and FileJwtRetriever do (KIP-1139)."""
     is_file = settings.get(ENDPOINT, "").strip().lower().startswith("file:")
     if is_file and PROVIDER not in settings:
         settings[PROVIDER] = TOKEN_FILE
@@ -95,7 +95,7 @@ def _from_a_file(settings: dict[str, str]) -> None:
             f"read by kafka.{PROVIDER}={TOKEN_FILE} or Java's FileJwtRetriever"
         )
     if settings.get(_METHOD, "").lower() == "oidc":
-        del settings[_METHOD]  # of the call-back handler, which asks retrievers
+        del settings[_METHOD]  # the login handler set it; in Java it uses the retriever
 
 
 def _by_client_credentials(out: dict[str, str]) -> None:
@@ -123,7 +123,7 @@ def _by_client_credentials(out: dict[str, str]) -> None:
 
 
 def completed(conf: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's settings with what a provider of tokens needs beside it.  Raises OptionError for what contradicts it."""
+    """librdkafka's settings with those that a token provider needs.  Raises OptionError for a setting that contradicts it."""
     settings = dict(conf)
     if settings.get(_MECHANISM, "").upper() == _AWS:
         settings[_MECHANISM] = "OAUTHBEARER"

@@ -1,7 +1,7 @@
-r"""``subscribePattern``: which topics an expression of Java's finds, with an end to it.
+r"""``subscribePattern``: the topics that a Java regular expression finds, within a limit of time.
 
-A topic's name has ASCII's letters and digits, and ``._-`` (Kafka: ``Topic.LEGAL_CHARS``).  In such names most of what Java
-knows means the same to the package ``regex``; the rest is refused by name.  Source: ``java.util.regex.Pattern`` of Java 17.
+A topic's name has ASCII letters and digits, and ``._-`` (Kafka: ``Topic.LEGAL_CHARS``).  For such names most of Java's syntax
+means the same to the package ``regex``; the rest is refused by name.  Source: ``java.util.regex.Pattern`` of Java 17.
 
 >>> TopicPattern(r"^\Qeu.\E[a-c&&[^b]]$").finds("eu.a"), TopicPattern("^eu.").finds("us.eu.a")
 (True, False)
@@ -16,17 +16,17 @@ from typing import Final
 import regex
 
 LONGEST_S: Final = 5.0
-"""How long a name may be tried; Java goes on for ever."""
+"""The longest match of one name; Java has no limit."""
 MOST_CHARACTERS: Final = 10_000
 _PROPERTIES: Final = "ASCII Alnum Alpha Digit Lower Punct Upper XDigit L Ll Lu N Nd P Pc Pd IsAlphabetic IsLatin"
 _ESCAPE: Final = rf"\\(?:[dDwWsS]|[pP]\{{(?:{'|'.join(_PROPERTIES.split())})\}}|[pP][LNP]|[^a-zA-Z0-9])"
-# Behind && Java reads a mixture of sets and characters in a way of its own; --, || and ~~ are operators of regex alone.
+# After && Java treats mixed sets and characters differently; --, || and ~~ are operators in regex but not in Java.
 _ITEMS: Final = rf"(?:{_ESCAPE}|(?!--|\|\||~~)[^\\\[\]&])+"
 _SET: Final = rf"\[\^?(?!\^){_ITEMS}(?:&&\[\^?(?!\^){_ITEMS}\])?\]"
 _QUOTED: Final = re.compile(r"(\\[^Q])|\\Q(.*?)(?:\\E|$)", re.DOTALL)
 _TOKEN: Final = re.compile(
     rf"(?P<end>\\z)|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
-    r"|\(\?<[=!](?:\\[^a-zA-Z0-9]|[\w.-])+\)"  # Java wants an end to what is behind
+    r"|\(\?<[=!](?:\\[^a-zA-Z0-9]|[\w.-])+\)"  # Java's look-behind needs a bounded length
     rf"|\(\?(?:[:=!>]|-?i:|-?i\)(?![?*+{{]))|\\[bBAZ]|{_ESCAPE}|{_SET}"
     r"|(?:[?*+]|\{[0-9]{1,9}(?:,[0-9]{0,9})?\})[?+]?|[^\\\[{?*+(]|\((?!\?)",
     re.DOTALL,
@@ -34,11 +34,11 @@ _TOKEN: Final = re.compile(
 
 
 class PatternError(ValueError):
-    """An expression that Java refuses too, or that may mean something else here; the message says what and where."""
+    """An expression that Java refuses, too, or that ``regex`` may read differently; the message has the place."""
 
 
 class TopicPattern:
-    """An expression of Java's, for names of topics."""
+    """A Java regular expression for names of topics."""
 
     def __init__(self, text: str) -> None:
         """Raises PatternError."""
@@ -50,10 +50,10 @@ class TopicPattern:
             raise PatternError("it is nested too deeply") from None
 
     def finds(self, name: str) -> bool:
-        """Whether it is found in the name, from whichever character on (``Matcher.find``).  Raises PatternError."""
+        """Whether the name has a match anywhere (``Matcher.find``).  Raises PatternError."""
         try:
             return self._pattern.search(name, timeout=LONGEST_S) is not None
-        except TimeoutError:  # each try to divide the name in another way takes twice as long with each character
+        except TimeoutError:  # nested repetition: the time doubles with each character of the name
             raise PatternError(
                 f"it is not done with the topic {name} after {LONGEST_S:g} s: repeat no group that repeats something itself, or "
                 "write the group (?>…)"
@@ -61,7 +61,7 @@ class TopicPattern:
 
 
 def _checked(text: str) -> str:
-    """The expression for ``regex``, piece by piece.  Raises PatternError for a piece that may mean something else there."""
+    """The expression for ``regex``, piece by piece.  Raises PatternError for a piece that ``regex`` may read differently."""
     if len(text) > MOST_CHARACTERS:
         raise PatternError(f"it has more than {MOST_CHARACTERS} characters")
     if not text.isascii():
@@ -80,5 +80,5 @@ def _checked(text: str) -> str:
 
 @cache
 def topic_pattern(text: str) -> TopicPattern:
-    """The expression, made once.  Raises PatternError."""
+    """The cached expression of a text.  Raises PatternError."""
     return TopicPattern(text)

@@ -1,4 +1,4 @@
-"""The options of values and keys: what is made of their bytes."""
+"""The options of keys and values: their formats and schemas."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sparkcohort.runtime.values.formats import ANY_INDEX, OF_STRUCTS, Decoding, 
 REGISTRY: Final = "schema.registry."
 MOST_SCHEMA: Final = 4 << 20
 FIRST_OF_SET: Final = b"\n"
-"""The tag of a file in a descriptor set."""
+"""The first byte of a descriptor set: the tag of ``FileDescriptorSet.file``."""
 _OPENS_TEXT: Final = ("{", "[", '"')
 
 
 def read_decodings(value: Values, texts: Mapping[str, str]) -> tuple[Decoding, Decoding]:
-    """What is made of keys and of values, by the options that have been given.  Raises OptionError."""
+    """The decodings of keys and of values.  Raises OptionError."""
     registry = tuple((key, text) for key, text in sorted(texts.items()) if key.startswith(REGISTRY))
     return _decoding(value, "key", registry), _decoding(value, "value", registry)
 
 
 def idle_registry(texts: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:
-    """A warning where nothing is decoded by a registry that is named: its options may stand where several queries read them."""
+    """A warning where no format uses the named registry; no error, since several queries may share the options."""
     if f"{REGISTRY}url" not in texts or key.registry or value.registry:
         return []
     formats = f"key.format={key.format} and value.format={value.format}"
@@ -64,7 +64,7 @@ def _check_unused(part: str, kind: str, texts: Mapping[str, str]) -> None:
 
 
 def _text_of(option: str, name: str) -> str:
-    """The text of a schema's file."""
+    """The text in a schema's file."""
     otherwise = "the schema's text, which begins with a brace"
     try:
         return _file(option, name, otherwise).decode()
@@ -73,7 +73,7 @@ def _text_of(option: str, name: str) -> str:
 
 
 def _descriptor_set(option: str, text: str) -> str:
-    """A descriptor set in base64: out of a file, or as it is given."""
+    """A descriptor set in base64, from a file or from the option itself."""
     if not _is_file(text):
         try:
             if b64decode(text, validate=True).startswith(FIRST_OF_SET):
@@ -86,12 +86,12 @@ def _descriptor_set(option: str, text: str) -> str:
 def _is_file(name: str) -> bool:
     try:
         return Path(name).expanduser().is_file()
-    except (OSError, ValueError, RuntimeError):  # too long for a name, or somebody's home who is nobody
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or ~ of an unknown user
         return False
 
 
 def _file(option: str, name: str, otherwise: str) -> bytes:
-    """A schema's file, as the driver sees it."""
+    """The bytes of a schema's file on the driver."""
     try:
         path = Path(name).expanduser()
         if path.stat().st_size > MOST_SCHEMA:

@@ -1,4 +1,4 @@
-"""Values of options, typed: each refuses what it can't take by one error that names the option."""
+"""Typed values of options; a wrong text is one OptionError that names the option."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for la
 
 
 class Values:
-    """The given options by the names of the table, typed; each method raises ``OptionError``."""
+    """The options by the names of the table, typed; each method raises OptionError."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
 
     def text(self, name: str) -> str:
-        """The text given, else the default, else nothing."""
+        """The text of an option, else its default, else ""."""
         return self._texts.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
 
     def has_value(self, name: str) -> bool:
-        """Whether something is given that is not empty."""
+        """Whether an option is set to a text that is not empty."""
         return bool(self._texts.get(name.lower(), "").strip())
 
     def _is_given(self, name: str) -> bool:
@@ -79,14 +79,14 @@ class Values:
         return assignor_names(self.text(name))
 
     def dotted_name(self, name: str) -> str:
-        """A dotted name, or nothing; only its shape is checked here."""
+        """A dotted name, or ""; only its form is checked here."""
         text = self.text(name)
         if text and not re.fullmatch(DOTTED_NAME, text):
             raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
         return text
 
     def variable(self, name: str) -> str:
-        """The name of an environment variable, or nothing."""
+        """The name of an environment variable, or ""."""
         text = self.text(name)
         if text and not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
             raise OptionError(
@@ -95,7 +95,7 @@ class Values:
         return text
 
     def host(self, name: str) -> str:
-        """A host's name or address without a port; nothing where not given.  An IPv6 address may have brackets, or none."""
+        """A host's name or address without a port, or "".  An IPv6 address may have brackets."""
         text = self.text(name)
         host = bare(text)
         if host and not (_is_ipv6(host) if ":" in host or host != text else re.fullmatch(r"[A-Za-z0-9._-]+", host)):
@@ -106,7 +106,7 @@ class Values:
         return host
 
     def integer(self, name: str) -> int | None:
-        """A whole number within the option's bounds, or None where it is neither given nor defaulted."""
+        """A whole number within the option's bounds, or None where it is not set and has no default."""
         option, text = BY_KEY[name.lower()], self.text(name)
         if not text and not self._is_given(name):
             return None
@@ -130,7 +130,7 @@ class Values:
             value = float(text.replace("_", "?") if text.isascii() else "?")
         except ValueError:
             raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
-        if not option.minimum < value <= option.maximum:  # what is no number is out of any bounds
+        if not option.minimum < value <= option.maximum:  # NaN is out of any bounds
             bounds = f"more than {option.minimum}, at most {option.maximum}"
             raise OptionError(f"option {option.name}={text} is out of bounds: {bounds}")
         return value
@@ -150,7 +150,7 @@ class Values:
         return text
 
     def duration(self, name: str) -> int | None:
-        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds) in milliseconds, or None where there is none."""
+        """Milliseconds from Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds), or None where not set."""
         option, text = BY_KEY[name.lower()], self.text(name)
         if not text and option.default is None:
             return None
@@ -163,7 +163,7 @@ class Values:
         return number
 
     def size(self, name: str) -> int | None:
-        """Bytes, as Spark writes them (``64m``, ``1g``; a bare number is bytes), or None where not given."""
+        """Bytes from Spark's size strings (``64m``, ``1g``; a bare number is bytes), or None where not set."""
         option, text = BY_KEY[name.lower()], self.text(name).lower()
         if not text and not self._is_given(name):
             return None
@@ -176,7 +176,7 @@ class Values:
         return number
 
     def by_topic(self, name: str) -> dict[str, int]:
-        """``{"topic":1000}`` in order of topics, empty where not given."""
+        """``{"topic":1000}`` in order of topics, empty where not set."""
         option, text = BY_KEY[name.lower()], self.text(name)
         if not text and not self._is_given(name):
             return {}
@@ -200,7 +200,7 @@ class Values:
         return per_partition(name, text, shape, EARLIEST)
 
     def timestamps(self, name: str) -> Mapping[TopicPartition, int] | None:
-        """Per-partition timestamps, or None where not given."""
+        """Timestamps by partition, or None where not set."""
         text = self.text(name)
         return (
             per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
@@ -239,7 +239,7 @@ def _bounds(option: Option) -> str:
 
 
 def json_object(name: str, text: str, shape: str) -> dict[str, object]:
-    """A JSON object without repeated keys; ``shape`` says in the error what was expected."""
+    """A JSON object without repeated keys; ``shape`` is the expected form, for the error."""
     try:
         value = offsets_json.load(text, f"option {name}")
     except MalformedOffsets as error:

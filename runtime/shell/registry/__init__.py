@@ -1,7 +1,7 @@
-"""The schema registry: which schema a record was written with, and which one it is to be read as.
+"""The schema registry: the writer's schema of a record, and the reader's schema of a query.
 
-In come the options ``schema.registry.*`` and the ids in front of records; out come schemas' texts, with those that they
-refer to.  ``settings`` reads the options, ``schema_registry`` asks by Confluent's own client (the extra ``registry``),
-``writer_schemas`` keeps what was answered, one per process.  Any thread may call; a call that waits has an end.
-A registry that is away never turns a record into a wrong one: what is known goes on, what isn't waits, then fails.
+In come the options ``schema.registry.*`` and the ids in front of records.  Out come the texts of schemas and of their
+references.  ``settings`` reads the options, ``requests`` makes one HTTP request (extra ``registry``), ``schema_registry``
+repeats it until its limit, ``writer_schemas`` caches the answers, once per process.  Any thread may call; every wait has a
+limit.  While the registry is away, records with a cached schema are read; others wait, then fail.  None is read wrongly.
 """

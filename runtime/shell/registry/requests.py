@@ -1,4 +1,4 @@
-"""One request to a schema registry: JSON comes back, within a limit of size and of whole time."""
+"""One request to a schema registry: JSON comes back, within a limit of size and a limit of total time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.registry.settings import PREFIX, TOKEN, RegistrySettings
 
 MOST_BYTES: Final = 16 << 20
-"""Of one answer: schemas of a few MiB exist."""
+"""The largest answer: schemas of a few MiB exist."""
 MOST_REDIRECTS: Final = 5
 TRANSIENT: Final = (408, 429)  # besides all from 500
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 
 
 class RefusedConnectionError(ConnectionError):
-    """No connection to any of the addresses: nobody listens there, or the name is not known."""
+    """No connection to any of the addresses: the port is closed, or the name is unknown."""
 
 
 class TooLargeError(Exception):
@@ -30,7 +30,7 @@ class TooLargeError(Exception):
 
 
 class RegistryStatusError(Exception):
-    """An HTTP status that is no success, with the registry's own code and message (0 and "" where it gave none)."""
+    """An HTTP status other than success, with the registry's own code and message, or 0 and ""."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(f"{message or 'no message'} (HTTP {status})")
@@ -43,10 +43,10 @@ class RegistryStatusError(Exception):
 
 
 class RegistryRequests:
-    """GET requests to the addresses of a registry, one after the other until one answers.  For any thread without an event loop."""
+    """GET requests to the addresses of a registry, in order until one answers.  For any thread without an event loop."""
 
     def __init__(self, settings: RegistrySettings) -> None:
-        """Reads certificates; nothing is asked yet.  OptionError without the HTTP client, OSError or ValueError for bad files."""
+        """Reads certificates, sends nothing.  Raises OptionError without the HTTP client, OSError or ValueError for bad files."""
         try:
             import httpx2  # noqa: PLC0415 - an extra
         except ImportError as error:
@@ -68,14 +68,14 @@ class RegistryRequests:
         )
 
     def get(self, path: str) -> Any:
-        """The JSON at ``path``.  Raises RegistryStatusError, TooLargeError, RefusedConnectionError, and whatever else goes wrong."""
+        """The JSON at ``path``.  Raises RegistryStatusError, TooLargeError, RefusedConnectionError, and the HTTP client's errors."""
         return asyncio.run(self._first_answer(path))
 
     async def _first_answer(self, path: str) -> Any:
         last: Exception = ValueError("no address")
         for url in self._urls:
             try:
-                # A limit of the HTTP client is for one read: a registry that drips would never reach it.
+                # The HTTP client's own timeout is for one read: a registry that sends slowly would never reach it.
                 async with asyncio.timeout(self._limit_s):
                     return await self._answer(f"{url}/{path}")
             except TooLargeError:
@@ -86,7 +86,7 @@ class RegistryRequests:
                 last = error
             except self._http.ConnectError as error:
                 last = RefusedConnectionError(str(error))
-            except Exception as error:  # noqa: BLE001  whatever it is, the next address may answer
+            except Exception as error:  # noqa: BLE001  after any error the next address may answer
                 last = error
         raise last
 
@@ -113,7 +113,7 @@ def _status_error(status: int, body: bytes) -> RegistryStatusError:
 
 
 def _tls(conf: Mapping[str, str], default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    """The file or folder of ``ssl.ca.location``, else what the environment or the HTTP client has."""
+    """A context that trusts the file or folder of ``ssl.ca.location``, else the HTTP client's default certificates."""
     authority = conf.get("ssl.ca.location")
     if authority is None:
         context = default()
@@ -136,7 +136,7 @@ def _login(first_url: str, user_info: str | None) -> tuple[str, str] | None:
 
 
 def _headers(conf: Mapping[str, str]) -> dict[str, str]:
-    # identity: a packed answer would be larger than what is counted.
+    # identity: the limit of size counts the bytes received, and a compressed answer would become larger.
     headers = {"Accept": _ACCEPT, "Accept-Encoding": "identity"}
     if TOKEN in conf:
         headers["Authorization"] = f"Bearer {conf[TOKEN]}"

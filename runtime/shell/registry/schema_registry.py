@@ -1,4 +1,4 @@
-"""A schema registry; what goes wrong is one of three errors, without a secret."""
+"""A schema registry; every failure is a RegistryError without a secret."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ LOGIN = (401, 403)
 FIRST_PAUSE, MOST_PAUSE = 0.1, 2.0
 MOST_REFERENCES = 100
 LOAD_S = 3.0
-"""How long ``load()`` tries to connect: somebody waits for it, and nothing is lost."""
+"""How long ``load()`` tries to connect: a user waits for it, and a failure loses nothing."""
 
 
 class RegistryError(CohortError):
-    """The registry can't or won't answer; the message says which it is and what for."""
+    """The registry did not answer, or refused; the message names the registry and the schema."""
 
 
 class RegistryUnavailableError(RegistryError):
-    """No answer in time: it is away, slow, or fails itself."""
+    """No answer in time: the registry is away, slow, or has errors of its own."""
 
 
 class NotYetKnownError(RegistryUnavailableError):
-    """There is no such id for now: a follower that is behind its leader says so of a schema that is a second old."""
+    """The id is unknown for now: a follower behind its leader answers so for a schema that is a second old."""
 
 
 class UnknownSchemaError(RegistryError):
-    """There is no such id, subject or version."""
+    """The registry has no such id, subject or version."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredText:
-    """A schema as the registry has it; ``references`` are the texts it refers to, each behind those it needs itself."""
+    """A schema of the registry; ``references`` are the texts that it refers to, each after its own references."""
 
     kind: str  # AVRO, PROTOBUF, JSON
     text: str
@@ -63,7 +63,7 @@ class ReaderSchema(NamedTuple):
 
 
 def subject_name(topic: str, part: str, subject: str = "") -> str:
-    """The subject of a topic's keys or values, by Confluent's TopicNameStrategy unless another is asked for.
+    """The subject of a topic's keys or values: ``subject``, else by Confluent's TopicNameStrategy.
 
     >>> subject_name("orders", "value"), subject_name("orders", "key", "shop.Order")
     ('orders-value', 'shop.Order')
@@ -72,10 +72,10 @@ def subject_name(topic: str, part: str, subject: str = "") -> str:
 
 
 class SchemaRegistry:
-    """One registry, for any thread; ``stopped`` ends what waits."""
+    """One registry, for any thread; the event ``stopped`` ends all waits."""
 
     def __init__(self, settings: RegistrySettings, stopped: threading.Event | None = None) -> None:
-        """Nothing is asked yet.  OptionError where the settings or their files are wrong."""
+        """Sends nothing.  Raises OptionError for wrong settings or files."""
         self._settings = settings
         self._stopped = stopped or threading.Event()
         try:
@@ -85,7 +85,7 @@ class SchemaRegistry:
 
     @property
     def place(self) -> str:
-        """Where it is, without a login."""
+        """The address, without a login."""
         return self._settings.place
 
     @property
@@ -94,18 +94,18 @@ class SchemaRegistry:
         return self._settings.timeout
 
     def close(self) -> None:
-        """End what waits."""
+        """End all waits."""
         self._stopped.set()
 
     def by_id(self, schema_id: int | str) -> RegisteredText:
-        """The schema of a record's id, or of its GUID."""
+        """The schema of an id, or of a GUID.  Raises RegistryError."""
         path = f"schemas/{'ids' if isinstance(schema_id, int) else 'guids'}/{schema_id}"
         return self._whole(self._ask(f"schema {schema_id}", path))
 
     def reader_schema(self, subject: str, version: str = "latest") -> ReaderSchema:
-        """The schema that a subject has now, or that it had as ``version``, for ``load()``.
+        """A subject's latest schema, or its ``version``, for ``load()``.
 
-        A registry that can't be connected to is an error within ``LOAD_S``.
+        Raises RegistryError; within ``LOAD_S`` where no connection can be made.
         """
         if version != "latest" and not (version.isdecimal() and int(version)):
             raise OptionError(f"schema version {version[:40]!r}: 'latest' or a number from 1 is expected.")
@@ -120,7 +120,7 @@ class SchemaRegistry:
         return RegisteredText(kind, self._field(schema, "schema", str), tuple(texts.values()))
 
     def _follow(self, schema: Any, texts: dict[tuple[str, int], str], trail: tuple[tuple[str, int], ...]) -> None:
-        """Collect what a schema refers to, deepest first."""
+        """Collect the references of a schema, deepest first."""
         for reference in self._field(schema, "references", list) if self._object(schema).get("references") else ():
             place = self._field(reference, "subject", str), self._field(reference, "version", int)
             if place in texts:
@@ -130,7 +130,7 @@ class SchemaRegistry:
                     f"The schema registry {self._settings.place} has a schema whose references have no end:"
                     f" subject {place[0]!r}, version {place[1]}."
                 )
-            # A version that was deleted is still what the schema was written with.
+            # The schema may refer to a deleted version: the registry gives it only with ?deleted=true.
             answer = self._ask(_version_words(*place), f"{_version_path(*place)}?deleted=true")
             self._follow(answer, texts, (*trail, place))
             texts[place] = self._field(answer, "schema", str)
@@ -143,7 +143,7 @@ class SchemaRegistry:
         return answer
 
     def _field(self, answer: Any, name: str, kind: type[Value]) -> Value:
-        """A field of an answer; RegistryError where it is missing or of another type."""
+        """A field of an answer.  Raises RegistryError where it is missing or of another type."""
         value = self._object(answer).get(name)
         if not isinstance(value, kind):
             raise RegistryError(
@@ -152,7 +152,7 @@ class SchemaRegistry:
         return value
 
     def _ask(self, subject: str, path: str, connect_s: float | None = None) -> Any:
-        """An answer, trying again for as long as it may take; ``connect_s``: for as long as no address can be connected to."""
+        """An answer; failed requests are repeated until ``timeout_s``, refused connections until ``connect_s``, if given."""
         begin, pause, timeout_s = time.monotonic(), FIRST_PAUSE, self._settings.timeout
         while True:
             try:
@@ -170,7 +170,7 @@ class SchemaRegistry:
                 pause = min(2 * pause, MOST_PAUSE)
 
     def _judge(self, error: Exception, subject: str) -> None:
-        """Raise what trying again can't help."""
+        """Raise RegistryError for an error that another try can't change."""
         place, words = self._settings.place, self._words(error)
         if isinstance(error, TooLargeError):
             raise RegistryError(

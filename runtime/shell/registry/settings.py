@@ -33,23 +33,23 @@ _LOGIN = re.compile(r"//[^/\s]+@")
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Where the registry is and how we log in there; ``timeout`` seconds is how long a schema may be waited for."""
+    """The registry's addresses, login and TLS; a schema is waited for ``timeout`` seconds at most."""
 
     conf: Mapping[str, str] = field(repr=False)
     timeout: float = 30.0
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
-        """What tells one registry (or login) from another."""
+        """The identity of a registry and login."""
         return tuple(sorted(self.conf.items()))
 
     @property
     def place(self) -> str:
-        """Where it is, without a login."""
+        """The address, without a login."""
         return _LOGIN.sub(rf"//{redaction.REDACTED}@", self.conf["url"])
 
     def redacted(self, text: str) -> str:
-        """What others have said, without any secret of these settings."""
+        """A text of a library or registry, without the secrets of these settings."""
         return redaction.redact_secrets(_LOGIN.sub(rf"//{redaction.REDACTED}@", text), _secrets(self.conf))
 
     @property
@@ -59,7 +59,7 @@ class RegistrySettings:
 
 
 def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
-    """The settings among a source's options; None where no registry is asked for.
+    """The registry's settings among a source's options; None where there are none.
 
     >>> read_settings({"subscribe": "orders"}) is None
     True
@@ -96,7 +96,7 @@ def _milliseconds(text: str) -> float:
 
 
 def _secrets(conf: Mapping[str, str]) -> set[str]:
-    """All that must not be told: passwords, tokens, logins inside of addresses, as written and as meant."""
+    """Passwords, tokens and logins in addresses, as written and URL-decoded."""
     secrets = {conf.get(name, "") for name in SECRETS}
     secrets.add(conf.get("basic.auth.user.info", "").partition(":")[2])
     for name in WITH_LOGIN:

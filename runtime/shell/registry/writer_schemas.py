@@ -1,6 +1,6 @@
-"""The schemas that records were written with, each fetched once per process, by threads of their own.
+"""The schemas that records were written with, each fetched once per process, by background threads.
 
-Who decodes is held up for a moment at most: records whose schema is on its way wait, and those of other schemas go on.
+A decoder waits ``WAIT_S`` at most: records of a schema that is being fetched wait, records of other schemas go on.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sparkcohort.runtime.shell.registry.schema_registry import (
 from sparkcohort.runtime.shell.registry.settings import RegistrySettings
 
 ASK_AGAIN_S = 1.0
-"""After so long an id is asked for again that the registry does not have, or gave no answer for: either may change any time."""
+"""After so long an id without a schema is requested again: the registry may have it by now, or answer again."""
 MOST_ID = 2**31 - 1
-"""A registry has ids as Java's int, and refuses the question for a larger one: that would hold up its partition for ever."""
+"""A registry's ids are Java ints, and it refuses a request for a larger one: the record's partition would wait for ever."""
 MOST_REFUSED = 10_000
 WAIT_S = 0.5
-"""How long an answer is waited for: a registry that is there has answered by then."""
+"""How long a decoder waits for an answer: a healthy registry has answered by then."""
 MOST_THREADS = 4
 
 
 class _SchemaFetch:
-    """A schema that is being asked for: whoever needs it, too, waits for the same answer."""
+    """A schema that is being fetched; all threads that need it wait for the same answer."""
 
     def __init__(self, schema_id: int | str) -> None:
         self.schema_id = schema_id
@@ -42,33 +42,33 @@ class _SchemaFetch:
 
 
 class _NoSchema(NamedTuple):
-    """What the registry said of an id that it has no schema for."""
+    """The registry's answer for an id without a schema; times by ``time.monotonic``."""
 
-    first_s: float  # the first of the answers without a schema, one after the other
-    retry_s: float  # the id is not asked for again before; later than ``since``
-    reason: str | RegistryError  # a text: no record that has the id can be read; an error: that is not known yet
+    first_s: float  # of the first in a row of answers without a schema
+    retry_s: float  # the id is requested again from here on; later than ``first_s``
+    reason: str | RegistryError  # text: no record with the id can be read; error: that is unknown yet
 
 
 class WriterSchemas:
-    """By id or GUID: the schema, or why there is none.  For any thread.
+    """Schemas by id or GUID, or the reasons why there are none.  For any thread.
 
-    An id that the registry does not have is no bad record before ``timeout_s`` has passed since it was first asked for: a
-    follower that is behind its leader does not have it *yet*, and records once read as nulls would stay nulls.
+    A record with an unknown id is not bad before ``timeout_s`` has passed since the first request: a follower behind its leader
+    does not have the id *yet*, and records that are read as nulls stay nulls.
     """
 
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._clock = registry, clock
         self._lock = threading.Lock()
-        self._requests: dict[int | str, _SchemaFetch] = {}  # all that are not done
-        self._unasked: deque[_SchemaFetch] = deque()  # those of them that no thread has taken
+        self._requests: dict[int | str, _SchemaFetch] = {}  # without an answer yet
+        self._unasked: deque[_SchemaFetch] = deque()  # those of them that wait for a thread
         self._threads = 0
         self._schemas: dict[int | str, RegisteredText] = {}
         self._refused: OrderedDict[int | str, _NoSchema] = OrderedDict()  # at most MOST_REFUSED, the oldest first
 
     def get(self, schema_id: int | str) -> RegisteredText | str:
-        """The schema of an id; or the reason why no record that has it can be read.
+        """The schema of an id, or the reason why no record with this id can be read.
 
-        RegistryError while the registry is slow or away, or refuses us: the record is not known to be bad.
+        Raises RegistryError while the registry is slow, away, or refuses the login: the record may be good.
         """
         if isinstance(schema_id, int) and schema_id > MOST_ID:
             return f"schema {schema_id} is in no registry: ids are at most {MOST_ID}"
@@ -87,7 +87,7 @@ class WriterSchemas:
         return answer
 
     def close(self) -> None:
-        """End what waits for the registry; what is known stays."""
+        """End all waits for the registry; cached schemas stay."""
         self._registry.close()
 
     def _stored_answer(self, schema_id: int | str) -> RegisteredText | str | None:
@@ -101,20 +101,20 @@ class WriterSchemas:
         return refusal.reason
 
     def _request(self, schema_id: int | str) -> _SchemaFetch:
-        """Have an id asked for; more than a few ids wait for each other."""
+        """Queue a request for an id; ``MOST_THREADS`` requests run at once."""
         request = self._requests[schema_id] = _SchemaFetch(schema_id)
         self._unasked.append(request)
         if self._threads < MOST_THREADS:
             try:
                 threading.Thread(target=self._ask, name="cohort-schemas", daemon=True).start()
                 self._threads += 1
-            except RuntimeError as error:  # no thread to be had
+            except RuntimeError as error:  # the system has no thread for it
                 self._unasked.remove(request)
                 self._store_answer(request, RegistryError(f"Schema {schema_id} can't be asked for: {error}"))
         return request
 
     def _ask(self) -> None:
-        """In a thread that ends when there is nothing to ask for."""
+        """The thread's work: answer queued requests, and end when there are none."""
         while True:
             with self._lock:
                 if not self._unasked:
@@ -130,7 +130,7 @@ class WriterSchemas:
             return self._registry.by_id(schema_id)
         except RegistryError as error:
             return error
-        except Exception as error:  # noqa: BLE001  whatever it is, those who wait have to hear of it
+        except Exception as error:  # noqa: BLE001  the waiting threads must get an answer after any error
             return RegistryError(f"Schema {schema_id} could not be asked for: {type(error).__name__}: {error}")
 
     def _store_answer(self, request: _SchemaFetch, answer: RegisteredText | RegistryError) -> None:
@@ -146,7 +146,7 @@ class WriterSchemas:
 
     def _no_schema(self, refusal: _NoSchema | None, answer: RegistryError) -> _NoSchema:
         now, patience_s = self._clock(), self._registry.timeout_s
-        # An id that nobody has asked for since is a new one: its records are as good as those of the first.
+        # An id that was not requested for so long counts as a new one: its records get the whole time again.
         first_s = now if refusal is None or now - refusal.retry_s > patience_s else refusal.first_s
         reason: str | RegistryError = answer
         if isinstance(answer, UnknownSchemaError):
@@ -161,7 +161,7 @@ _registry_lock = threading.Lock()
 
 
 def shared_writer_schemas(settings: RegistrySettings) -> WriterSchemas:
-    """This process's schemas of a registry.  A forked process starts anew: a connection is not shared."""
+    """This process's schemas of a registry.  A forked process gets its own: connections and threads can't be shared."""
     with _registry_lock:
         key = os.getpid(), settings.key
         if key not in _by_registry:

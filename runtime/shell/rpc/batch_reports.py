@@ -1,4 +1,4 @@
-"""Telling the coordinator runs of this host which batches Spark's commit log has, from a thread of its own."""
+"""Reports of committed batches to the coordinator runs of this host, from a background thread."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, Coordinator
 log = logging.getLogger("sparkcohort.progress")
 
 LOOK_S: Final = 1.0
-"""How often the folder of connection files is looked at, while there is something to tell."""
+"""How often the folder of connection files is read, while there are reports."""
 PATIENCE_S: Final = 10.0
-"""For how long a batch is told again when nobody took it; then the group follows with the next trigger."""
+"""How long a report is repeated until a run takes it; without it the group follows with the next trigger."""
 CALL_S: Final = 5.0
 _IDLE_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class _LiveRun:
-    """A run that has been found: the link to it, its process, and the query that it serves, once it has said so."""
+    """A run that has a connection file: its link, its process, and its query, "" until it has named it."""
 
     link: Link
     pid: int
@@ -35,7 +35,7 @@ class _LiveRun:
 
 @dataclass(slots=True)
 class _Report:
-    """What is to be told, until when, and whether it is of a source of ours, so that somebody should take it."""
+    """A batch to report; ``deadline`` by time.monotonic(); ``is_ours``: a Cohort source has it, so a run should take it."""
 
     batch: calls.BatchCommitted
     deadline: float
@@ -43,7 +43,7 @@ class _Report:
 
 
 class BatchReports:
-    """Keeps the newest batch of each query until its runs have it; ``tell`` never waits."""
+    """Keeps the newest batch of each query until its runs have it; ``add_batch`` never waits."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -56,7 +56,7 @@ class BatchReports:
         self._telling.start()
 
     def add_batch(self, batch: calls.BatchCommitted, *, is_ours: bool) -> None:
-        """Have the runs of this query told; what waits of an older batch of it is of no use any more."""
+        """Queue a batch for the runs of its query, in place of an older batch of this query."""
         with self._changed:
             if not self._closed:
                 self._pending[batch.query] = _Report(batch, time.monotonic() + PATIENCE_S, is_ours)
@@ -67,13 +67,13 @@ class BatchReports:
         with self._changed:
             self._pending.pop(query, None)
         self._missed.discard(query)
-        # Its successor may be there already, at the same port: it says whose it is.
+        # A successor may run already at the same port: it names its query itself.
         for run in list(self._runs.values()):
             if run.query == query:
                 run.query = ""
 
     def close(self) -> None:
-        """End the thread; what waits is not told."""
+        """End the thread; queued batches are dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -104,7 +104,7 @@ class BatchReports:
                 self._changed.wait(LOOK_S)  # for a run that is not there yet, or does not answer
 
     def _deliver(self, batch: calls.BatchCommitted) -> bool:
-        """Tell every run that may serve this query; whether one does."""
+        """Report to each run that may serve this query; returns whether one does."""
         delivered, body = False, calls.encode(batch)
         for run_id, run in list(self._runs.items()):
             if run.query not in ("", batch.query):
@@ -120,17 +120,17 @@ class BatchReports:
         return delivered
 
     def _find_runs(self) -> None:
-        """Find new runs, and let go of those that have ended."""
+        """Add new runs, and drop those that have ended."""
         if (now := time.monotonic()) < self._next_look:
             return
         self._next_look = now + LOOK_S
         try:
             live = {connection.run.run_id: connection for connection in connection_file.live()}
-        except CohortError as error:  # no home directory: nobody can have written there
+        except CohortError as error:  # no home directory, so no connection files
             log.debug("%s", error)
             live = {}
         for run_id, known_run in list(self._runs.items()):
-            # A run that goes on with the group of the one before has its name and port, not its query (fail-over).
+            # After a fail-over the next run has the same id and port, but another process and maybe another query.
             if run_id not in live or live[run_id].pid != known_run.pid:
                 self._drop(run_id)
         for run_id in live.keys() - self._runs.keys():
@@ -152,5 +152,5 @@ class BatchReports:
 
     @staticmethod
     def _give_up(error: CohortError) -> None:
-        """Queries go on without it."""
-        log.error("batches are not told of any more, the groups follow with the next trigger: %s", error)
+        """Queries go on without the reports."""
+        log.error("committed batches are not reported any more, the groups follow with the next trigger: %s", error)

@@ -1,6 +1,6 @@
-"""Certificates of one run: an authority of its own, and one certificate for each side.
+"""Certificates of one run: its own authority, and one certificate for each side.
 
-Keys are ECDSA over P-256 and are never written down; the authority's is forgotten with the object.
+Keys are ECDSA over P-256.  The authority's key exists in memory only, as long as the object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_SINCE: Final = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
-"""Whatever an executor's clock says, and wherever the driver's is set during the run: the key is as old as the run."""
+"""Long before the run, so that a wrong clock on an executor or driver doesn't matter; the key is new in each run."""
 VALID_FOR: Final = dt.timedelta(days=3650)
 """The certificates of a run are never renewed, so they outlast it."""
 

@@ -1,8 +1,8 @@
-"""The connection file: how a person's tools find and authenticate to a live coordinator on the driver's host.
+"""The connection file, by which tools find a live coordinator on the driver's host and authenticate to it.
 
-One file per run, mode 0600, in ``$COHORT_HOME`` (default ``~/.cohort``); removed with the run.  A file whose process
-is gone is stale: it is skipped, and removed by whoever sees it.  That is judged only where its process lived (see
-``process_identity``): homes are shared by hosts and by containers, and a run elsewhere is named, never touched.
+One file per run, mode 0600, in ``$COHORT_HOME`` (default ``~/.cohort``), removed with the run.  A file whose process is gone
+is stale: a reader skips and removes it.  Only a reader on the same host and in the same container can judge that
+(``process_identity``), since a home may be shared: files of runs elsewhere are named, never removed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _LONGEST_VERSION = 64
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A coordinator run that has a file here: a live one, unless it runs in another ``place``."""
+    """A coordinator run with a file here; it is live, unless it runs in another ``place``."""
 
     group_id: str
     instance_id: str
     pid: int
     run: Run
     place: Place
-    version: str = ""  # of sparkcohort, that the run is of; "" for one that did not tell yet
+    version: str = ""  # of the run's sparkcohort; "" of older ones
 
     def __str__(self) -> str:
         """For people."""
@@ -49,7 +49,7 @@ class Connection:
 
 
 def our_version() -> str:
-    """Of the sparkcohort that is installed here; "" where none is, but runs from its folder."""
+    """The version of the installed sparkcohort; "" where it runs from its source folder."""
     try:
         return version("sparkcohort")
     except PackageNotFoundError:
@@ -57,7 +57,7 @@ def our_version() -> str:
 
 
 def home() -> Path:
-    """Where connection files are.  Raises CohortError where there is no home directory."""
+    """The folder of connection files.  Raises CohortError where there is no home directory."""
     try:
         return Path(os.environ.get("COHORT_HOME") or Path.home() / ".cohort")
     except RuntimeError:
@@ -67,7 +67,7 @@ def home() -> Path:
 def write(group_id: str, instance_id: str, run: Run) -> Path | None:
     """Write this process's connection file, whole or not at all.
 
-    Where none can be written that is one warning and None: a query must not fail for that.
+    Returns None after one warning where it can't be written: a query must not fail for that.
     """
     place = here()
     content = {
@@ -100,11 +100,11 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file of mode 0600 under its name only when it is whole; nothing of it stays when that fails."""
+    """Write a file of mode 0600 and rename it when it is whole; a failure leaves no file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     try:
-        # Of a process that was killed while it wrote: whoever goes on with its run has its name.
+        # A killed process may have left it: after a fail-over the next run has the same file name.
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -122,7 +122,7 @@ def live() -> Iterator[Connection]:
 
 
 def elsewhere() -> Iterator[Connection]:
-    """Those of other hosts and containers that have this home, too, by group id; whether they live only those know."""
+    """The runs of other hosts and containers with this home, by group id; they may have ended."""
     return (connection for connection in _everyone() if not connection.place.is_here())
 
 
@@ -134,7 +134,7 @@ def _everyone() -> list[Connection]:
 def find(group_id: str) -> list[Connection]:
     """The live runs of one group (several drivers may share a group on different topics).
 
-    Raises CohortError naming the groups that are there when this one is not, and where it runs if a file says so.
+    Raises CohortError where there is none; it names the live groups, and the hosts of this group's runs elsewhere.
     """
     everyone = list(live())
     runs = [connection for connection in everyone if connection.group_id == group_id]
@@ -150,12 +150,12 @@ def find(group_id: str) -> list[Connection]:
 
 
 def name_others(connections: list[Connection]) -> str:
-    """What to add to a message about runs elsewhere; nothing when there are none."""
+    """The part of a message about runs elsewhere, "" when there are none."""
     return f"; on other hosts or containers with this home: {', '.join(map(str, connections))}" if connections else ""
 
 
 def name_hidden() -> str:
-    """What to add to a message about runs whose files this user may not read; nothing when there are none."""
+    """The part of a message about files that this user may not read, "" when there are none."""
     folder = home()
     try:
         with os.scandir(folder) as entries:
@@ -171,7 +171,7 @@ def name_hidden() -> str:
 
 
 def _owner(path: Path) -> str:
-    """Whose it is, by name if there is one."""
+    """The owner of a file, by name if there is one."""
     try:
         return f"user {path.owner()}"
     except KeyError:
@@ -184,7 +184,7 @@ def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
     """A live group of this host as Python values: state, members, pending members, partitions, the rebalance under way.
 
     For a notebook; the keys are those of ``status.build``.  ``instance_id`` chooses among runs that share a group.
-    Raises CohortError: no such group here, several runs and none chosen, no answer, the query is ending.
+    Raises CohortError: no such group here, several runs without an ``instance_id``, no answer, the query is ending.
     """
     run = find_one(group_id, instance_id)
     if not (status := fetch_status(run)):
@@ -193,7 +193,7 @@ def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
 
 
 def find_one(group_id: str, instance_id: str | None = None) -> Connection:
-    """The one live run of a group.  Raises CohortError when there is none, or several of which none is chosen."""
+    """The one live run of a group with this instance id.  Raises CohortError when there is none, or several."""
     runs = find(group_id)
     matches = [run for run in runs if instance_id in (None, run.instance_id)]
     if len(matches) == 1:
@@ -216,12 +216,12 @@ def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
 
 
 def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
-    """One rebalance with who had what (see ``reports.shown``).  Raises CohortError."""
+    """One rebalance with its assignments (see ``reports.rebalance_details``).  Raises CohortError."""
     return _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(show=generation)))
 
 
 def fetch_story(connection: Connection, member: str) -> dict[str, Any]:
-    """What happened to a member, by its id or client id (see ``reports.story``).  Raises CohortError."""
+    """A member's timeline, by its member id or client id (see ``reports.member_timeline``).  Raises CohortError."""
     return _ask(connection, "Story", calls.encode(calls.StoryRequest(member)))
 
 
@@ -238,7 +238,7 @@ def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Connection | None:
-    """What a file says; None when it is none of ours, or one of a process that is gone, which is removed."""
+    """The connection in a file; None for another file, and for a stale one, which is removed."""
     try:
         text, file = _text(path)
         content = json.loads(text)
@@ -265,7 +265,7 @@ def _read(path: Path) -> Connection | None:
 
 
 def _text(path: Path) -> tuple[str, os.stat_result]:
-    """The text of a regular file of a bearable size, and which file it is.  Raises OSError, ValueError."""
+    """The text of a regular file of at most ``_LARGEST`` bytes, and its stat.  Raises OSError, ValueError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -275,7 +275,7 @@ def _text(path: Path) -> tuple[str, os.stat_result]:
 
 
 def _remove_stale(path: Path, file: os.stat_result) -> None:
-    """Remove the file that was read; a run that goes on with its group (fail-over) writes its own under the same name."""
+    """Remove the file that was read, unless the next run has replaced it under the same name (fail-over)."""
     with contextlib.suppress(OSError):
         if os.path.samestat(path.lstat(), file):
             path.unlink()

@@ -1,4 +1,4 @@
-"""How to reach one coordinator run: travels in Spark's input partitions, never into a log."""
+"""Address and credentials of one coordinator run; sent in Spark's input partitions, never logged."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sparkcohort.runtime.shell.rpc.tls import Credentials
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One coordinator run; ``host`` None means the address that Spark itself gives for its driver.
+    """One coordinator run; ``host`` None: the address that Spark gives for its driver.
 
-    ``assignors`` are the names that its members offer: only the driver has looked for the assignors themselves.
+    ``assignors`` are the names that its members offer; only the driver loads the assignors.
     """
 
     run_id: str

@@ -1,7 +1,7 @@
-"""The group's RPC over Arrow Flight: mutual TLS, a token bound to the run, one action a request.
+"""The group's RPC over Arrow Flight: mutual TLS, a token of the run, one action for each request.
 
-The server knows nothing of groups: it hands bytes to handlers by action name.  Members dial in; nothing
-ever dials an executor.  An *event stream* is an exchange whose answers keep coming: the way "rejoin" is pushed.
+The server knows nothing of groups: it passes bytes to handlers by action name.  Members connect to the driver; nothing
+connects to an executor.  An *event stream* is an exchange with many answers to one request: "rejoin" is pushed on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a stranger's failed handshake is no line in the user's log
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log each failed handshake of a stranger
 
 import pyarrow as pa
 from pyarrow import flight
@@ -27,11 +27,11 @@ from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAutho
 
 EVENTS: Final = "Events"
 STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit"})
-"""Requests that a member makes all its life and that are answered at once.  They share one open stream (Flight's
-DoExchange): setting a call up costs the server more than twice what answering it does."""
+"""Frequent requests that are answered at once.  They share one open stream (Flight's DoExchange): to set a call up costs the
+server more than twice as much as to answer it."""
 PARKED: Final = frozenset({"JoinGroup", "SyncGroup"})
-"""Requests that are answered when others have come, which may take a rebalance timeout.  Each has a stream of its own: Flight
-can't end a call that is under way, and one on a connection that was given up would be waited for to its end."""
+"""Requests that wait for other members, up to a rebalance timeout.  Each has a stream of its own: Flight can't end a running
+call, so a call on an abandoned connection would be waited for to its end."""
 REPORTS: Final = frozenset(
     {
         "AgentFigures",
@@ -43,25 +43,26 @@ REPORTS: Final = frozenset(
         "RecordTimestamps",
     }
 )
-"""Nobody's loss if they aren't heard, so they wait briefly, and no connection is given up for one: a driver that stands still
-for some seconds would have all its members dial anew, again and again.  A connection that is cut is found out by heartbeats."""
+"""Requests whose loss does no harm.  They have short time-outs, and no connection is abandoned for one: otherwise a driver that
+stands still for seconds would make all members connect again and again.  Heartbeats detect a cut connection."""
 KEEPALIVE_S: Final = 15.0
-"""How often a silent event stream says that it is there, which is also how a listener that is gone is found out.  Members
-know by their heartbeats that the coordinator lives; of a thousand streams one event every 5 s would cost 4 % of a core."""
+"""The interval of empty events on a silent event stream; sending one also detects a listener that is gone.  Members know from
+heartbeats that the coordinator lives.  With a thousand streams one event every 5 s would cost 4 % of a core."""
 _ALIVE: Final = b"\0"
-"""The event that says no more than that, as it is sent: Flight carries no empty metadata."""
+"""An empty event as it is sent: Flight can't send empty metadata."""
 
 _DIRECT: Final = [("grpc.enable_http_proxy", 0)]
-"""gRPC heeds ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, for loopback, too; the driver is never behind one."""
+"""gRPC would use ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, even for loopback; no proxy leads to the driver."""
 CONNECT_S: Final = 3.0
-"""How long one try to connect may take, TLS included.  Less would be no time for a driver whose host is busy or far away;
-more would let a connection that a cut network swallowed wait for the system's next try, which comes ever later."""
+"""The longest time of one connect, TLS included.  A shorter one would fail for a driver on a busy or remote host.  With a longer
+one, after a network cut, the system's retries come later and later."""
 _RECONNECT: Final = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1000)),
 ]
-"""The last one bounds the try itself, whatever its name says; the others the pauses between tries.  A run's successor is at the same port within seconds; gRPC would wait for up to two minutes between its tries."""
+"""``min_reconnect_backoff`` bounds one try, despite its name; the others bound the pauses between tries.  A run's successor is at
+the same port within seconds, and gRPC's default pause is up to two minutes."""
 
 Handler = Callable[[bytes], bytes]
 EventQueue = queue.SimpleQueue[bytes | None]
@@ -78,11 +79,11 @@ _NOT_IN_TIME = (flight.FlightTimedOutError, TimeoutError)
 
 
 class CoordinatorUnreachable(ConnectionError):
-    """No answer from the coordinator: it is gone, frozen, or the network is (``Link.is_refused`` tells the first)."""
+    """No answer from the coordinator: it has ended, it is frozen, or the network is cut (``Link.is_refused``: it has ended)."""
 
 
 class CoordinatorRefused(PermissionError):
-    """The coordinator answered, and refused: a certificate or token of another run, or a malformed request."""
+    """The coordinator refused: a certificate or token of another run, or a malformed request."""
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no type information
@@ -124,16 +125,16 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         self._handlers = handlers
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
-        raise_limit()  # gRPC keeps whoever connects and says nothing for two minutes, with a descriptor
+        raise_limit()  # gRPC keeps a silent connection, and its descriptor, for two minutes
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:  # noqa: ARG002  Flight's signature
         """Answer one action (Flight calls this)."""
         return iter([flight.Result(self._answer(action.type, action.body.to_pybytes()))])
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
-        """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this).
+        """Answer the requests of one open stream, in order; a failed one ends the stream (Flight calls this).
 
-        ``Events`` is the last: from then on events are sent, until there are no more.
+        ``Events`` is the last request: from then on the stream sends events, until their queue ends.
         """
         for chunk in reader:
             if chunk.app_metadata is None:
@@ -153,7 +154,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             raise WireError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
         try:
             return handler(body)
-        except TimeoutError as error:  # as if nobody were there, which is for whoever asks to bear; a refusal is not
+        except TimeoutError as error:  # to the client this is an unreachable coordinator, not a refusal
             raise flight.FlightUnavailableError(str(error)) from None
 
     def _events(self, context: Any, body: bytes) -> Iterator[bytes]:
@@ -171,17 +172,17 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             self._unsubscribe(events)
 
     def stop(self, timeout_s: float) -> None:
-        """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
+        """Stop serving; waits for running calls up to ``timeout_s``."""
         stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
         try:
             stopper.start()
-        except RuntimeError:  # no thread to be had: the port is closed with the process
+        except RuntimeError:  # the system has no thread for it: the port is closed with the process
             return
         stopper.join(timeout_s)
 
 
 class _RequestStream:
-    """An open stream of requests; a thread of its own waits for the answers, so that whoever asks can stop waiting."""
+    """An open stream of requests; its own thread waits for the answers, so that the caller can have a time-out."""
 
     def __init__(self, client: Any, headers: list[tuple[bytes, bytes]]) -> None:
         self.client = client
@@ -193,7 +194,7 @@ class _RequestStream:
         threading.Thread(target=self._run, name="cohort-line", daemon=True).start()
 
     def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
-        """The answer; after any exception, of Flight or TimeoutError, the line is of no use any more."""
+        """The answer.  After an exception, of Flight or TimeoutError, the stream can't be used any more."""
         self._requests.put(action.encode() + b"\0" + body)
         try:
             answer = self._answers.get(timeout=timeout_s)
@@ -205,7 +206,7 @@ class _RequestStream:
         return answer
 
     def close(self) -> None:
-        """End the stream at once; nobody waits for an answer that is under way."""
+        """End the stream at once, without waiting for an answer."""
         self.closed = True
         self._requests.put(None)
         reader = self._reader
@@ -225,10 +226,12 @@ class _RequestStream:
                         reader.cancel()
                     self._answers.put(bytes(reader.read_chunk().app_metadata.to_pybytes()))
                     self._reader = None
-                self._answers.put(flight.FlightCancelledError("the stream was closed"))  # if somebody has just asked
+                self._answers.put(
+                    flight.FlightCancelledError("the stream was closed")
+                )  # for a request that raced with close
             except StopIteration:
                 self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
-            except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for it
+            except Exception as error:  # noqa: BLE001  the caller waits for an answer after any error
                 is_expected = isinstance(error, (flight.FlightError, ValueError, OSError))
                 self._answers.put(
                     error if is_expected else flight.FlightUnavailableError(f"{type(error).__name__}: {error}")
@@ -238,12 +241,12 @@ class _RequestStream:
 class Link:
     """A client's connection to one coordinator.
 
-    One that brings no answer in time is given up, and the next call dials anew, as Kafka's clients do (``request.timeout.ms``): after
-    a cut the system tries an old connection again only when as much time has passed again as the cut has taken.
+    A connection without an answer in time is abandoned, and the next call connects again, as in Kafka's clients
+    (``request.timeout.ms``): after a cut, TCP's retries on the old connection come only after as much time again.
     """
 
     def __init__(self, host: str, port: int, credentials: Credentials) -> None:
-        """Nothing is dialled before the first call.  Raises CoordinatorUnreachable for what is no host's name or address."""
+        """Connects with the first call.  Raises CoordinatorUnreachable for a ``host`` that is no name or address."""
         self.address, self._socket_address = joined(host, port), (host.strip("[]"), port)
         self._credentials = credentials
         try:
@@ -255,7 +258,9 @@ class Link:
         self._dialling = threading.Lock()
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         self._line: _RequestStream | None = None
-        self._streams: set[_RequestStream] = set()  # that are on this connection: the line, and what is parked
+        self._streams: set[_RequestStream] = (
+            set()
+        )  # on this connection: the shared one, and one for each parked request
         self._streaming = threading.Lock()
         self._events: Any = None  # the stream's reader
         self._closed = False
@@ -271,9 +276,9 @@ class Link:
         )
 
     def _give_up(self, client: Any) -> None:
-        """Leave a connection that brought no answer in time, with the streams of requests and of events that are on it."""
+        """Abandon a connection without an answer in time, with its streams of requests and events."""
         with self._dialling:
-            if self._closed or self._client is not client:  # somebody else has
+            if self._closed or self._client is not client:  # another thread has done it
                 return
             self._client = self._dial()
             events, streams, self._streams = self._events, self._streams, set()
@@ -304,9 +309,10 @@ class Link:
             ) from None
 
     def is_refused(self) -> bool:
-        """Whether nobody listens at that port, or no host has that name: an answer, where silence is none.
+        """Whether the host refuses the connection, or the host's name is unknown: then the coordinator has ended.
 
-        A host or network that can't be reached is silence, too.  Takes ``CONNECT_S`` at most, and as long as a name is looked up.
+        False for silence, as from a host or network that can't be reached.  Takes ``CONNECT_S`` at most, plus the look-up of the
+        name.
         """
         try:
             with socket.create_connection(self._socket_address, CONNECT_S):
@@ -329,11 +335,11 @@ class Link:
         return bytes(result.body.to_pybytes())
 
     def _ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
-        """By the line; the first time, and after a failure, by a call, which shows that there is somebody to open one to."""
+        """Send on the shared stream; the first time, and after a failure, as a call, and open the stream when it succeeds."""
         line, client = self._line, self._client
         if line is None or line.closed:
             answer = self._call(client, action, body, timeout_s)
-            # Without a thread for it to be had the next request is a call of its own, too.
+            # Without a free thread the next request is a call, too.
             with contextlib.suppress(RuntimeError):
                 self._line = self._open(client)
             return answer
@@ -344,11 +350,11 @@ class Link:
             raise
 
     def _park(self, action: str, body: bytes, timeout_s: float) -> bytes:
-        """By a stream of its own."""
+        """Send on a stream of its own."""
         client = self._client
         try:
             stream = self._open(client)
-        except RuntimeError:  # no thread for it to be had
+        except RuntimeError:  # the system has no thread for it
             return self._call(client, action, body, timeout_s)
         try:
             return self._ask_stream(stream, action, body, timeout_s)
@@ -359,11 +365,11 @@ class Link:
         try:
             return stream.ask(action, body, timeout_s)
         except _NOT_IN_TIME:
-            self._give_up(stream.client)  # not whichever is there now
+            self._give_up(stream.client)  # not self._client, which may be a newer connection
             raise
 
     def _open(self, client: Any) -> _RequestStream:
-        """A stream that ends with its connection, at once where that has been given up.  Raises RuntimeError: no thread."""
+        """A stream that ends with its connection, at once if that is abandoned already.  Raises RuntimeError: no thread."""
         stream = _RequestStream(client, self._headers)
         with self._dialling:
             if stands := not self._closed and self._client is client:
@@ -378,7 +384,7 @@ class Link:
         stream.close()
 
     def events(self, body: bytes) -> Iterator[bytes]:
-        """What the coordinator pushes, until it ends the stream; an empty event is a sign of life.
+        """The coordinator's events, until it ends the stream; an empty event only shows that it lives.
 
         Raises CoordinatorUnreachable when the stream breaks, or is ended here by ``close``.
         """
@@ -389,7 +395,7 @@ class Link:
                 stack.callback(_close, writer)
                 stack.callback(reader.cancel)  # first, or closing the writer would wait for the coordinator
                 self._events = reader
-                if self._closed or self._client is not client:  # given up before anybody could end this stream with it
+                if self._closed or self._client is not client:  # abandoned before ``_events`` was set: end it here
                     return
                 writer.write_metadata(pa.py_buffer(EVENTS.encode() + b"\0" + body))
                 while True:
@@ -401,7 +407,7 @@ class Link:
             raise CoordinatorUnreachable(f"the event stream from {self.address} broke") from error
 
     def close(self) -> None:
-        """Close the connection, whoever still reads events or waits for an answer on the open stream, from any thread."""
+        """Close the connection, its streams and the event stream, from any thread."""
         with self._dialling:
             self._closed = True
             events, streams, self._streams = self._events, self._streams, set()
@@ -413,7 +419,7 @@ class Link:
 
 
 def _close(writer: Any) -> None:
-    """Close a stream, whatever has become of it: one that is left to its destructor prints a line about that."""
+    """Close a stream, broken or not: Arrow's destructor would print a warning for an open one."""
     with contextlib.suppress(flight.FlightError, ValueError, OSError):
         writer.close()
 

@@ -1,4 +1,4 @@
-"""The run's own certificate authority: mutual TLS between the coordinator and whoever may talk to it."""
+"""The run's own certificate authority, for mutual TLS between the coordinator and its clients."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import secrets
 from dataclasses import dataclass, field
 
 SERVER_NAME = "coordinator.cohort.internal"
-"""The name in the coordinator's certificate.  Members check it whatever address they dialled: the authority
-belongs to one run, so the name proves the run, and no address has to be known when the certificate is made."""
+"""The name in the coordinator's certificate.  Members check it instead of the address: the authority belongs to one run, so the
+name proves the run, and the address needn't be known when the certificate is made."""
 MEMBER_NAME = "member.cohort.internal"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client needs to be let in: PEM texts and the run's token, none of them ever shown."""
+    """What a client authenticates with: PEM texts and the run's token; none is ever shown."""
 
     authority: bytes = field(repr=False)
     certificate: bytes = field(repr=False)
@@ -31,7 +31,7 @@ class RunAuthority:
 
 
 def new_authority() -> RunAuthority:
-    """Make a certificate authority for this run, a certificate for each side, and a token; nothing touches a disk."""
+    """Make a certificate authority for this run, a certificate for each side, and a token, all in memory."""
     from sparkcohort.runtime.shell.rpc.certificates import (  # noqa: PLC0415  a tenth of an agent's start, which makes none
         CLIENT,
         SERVER,

@@ -1,4 +1,4 @@
-"""Where the reply to one request goes."""
+"""The reply to one request, set by the thread that steps the group and read by the caller's thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sparkcohort.runtime.protocol.messages import Reply
 
 
 class Waiter:
-    """Where one request's reply goes; None when there will be none.
+    """The reply to one request; None when the coordinator ends without one.
 
-    Nearly every reply is there when the step is over.  Only a request that is parked needs something to wait with;
-    it is made before the lock is given up, so no reply can come in between.
+    Nearly every reply exists when the step is over.  Only a parked request needs a queue to wait on.  The queue is made before
+    the lock is released, so no reply can come in between.
     """
 
     __slots__ = ("_replies", "_reply", "is_answered")
@@ -22,11 +22,11 @@ class Waiter:
         self._replies: queue.SimpleQueue[Reply | None] | None = None
 
     def park(self) -> None:
-        """Make ready to wait; for whoever holds the lock."""
+        """Make the queue to wait on; call with the lock held."""
         self._replies = queue.SimpleQueue()
 
     def set_reply(self, reply: Reply | None) -> None:
-        """Answer; for whoever holds the lock."""
+        """Set the reply; call with the lock held."""
         self.is_answered, self._reply = True, reply
         if self._replies is not None:
             self._replies.put(reply)

@@ -430,7 +430,7 @@ def test_nobody_else_is_the_driver(world: World) -> None:
         LeaveGroup((LeavingMember("", "driver"),)),
         OffsetCommit("", "driver", 0, ()),
     ):
-        with pytest.raises(CoordinatorRefused, match="nobody but the driver"):
+        with pytest.raises(CoordinatorRefused, match="only the driver"):
             world.call(request)
     assert (before.state, before.members) == (world.coordinator.group.state, world.coordinator.group.members)
 

@@ -142,5 +142,5 @@ def test_a_bounded_query_does_not_wait_for_ever_for_a_loss(
     monkeypatch.setattr(LogEnds, "beginnings", nobody)
     with called(broker, topic, failOnDataLoss="false", unreachable__timeout__ms="1000") as call:
         call("prepareForTriggerAvailableNow")
-        with pytest.raises(CohortError, match=r"unreachable.timeout.ms\) .*-0 \(where its log begins is not told\)"):
+        with pytest.raises(CohortError, match=r"unreachable.timeout.ms\) .*-0 \(the start of its log is unknown\)"):
             call("latestOffset", {topic: {"0": 50}}, ALL)

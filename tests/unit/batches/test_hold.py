@@ -209,4 +209,4 @@ def test_the_error_names_option_partitions_and_reasons() -> None:
     many = Situation(doubted=[TopicPartition("t", number) for number in range(13)])
     text = str(hold.failure(policy("fail"), many, {}))
     assert text.startswith("5 s have passed (unreachable.partitions=fail)")
-    assert "t-9 (where its log begins is not told) and 3 more." in text
+    assert "t-9 (the start of its log is unknown) and 3 more." in text

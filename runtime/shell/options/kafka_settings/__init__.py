@@ -1,6 +1,5 @@
-"""Kafka's settings: one table (``rows``) of all that is known of a ``kafka.*`` name, and what is made of it.
+"""Kafka's settings: one table (``rows``) with a row for each ``kafka.*`` name, and its uses.
 
-``translate`` turns the options that a user set into librdkafka's settings and warnings, or one error; ``check`` lets
-librdkafka itself judge them.  A setting that is to be refused, renamed, hidden or given another default is one row, and
-its use.
+``translate`` turns a user's options into librdkafka's settings and warnings, or one error.  ``check`` has librdkafka itself check
+them.  To refuse, rename or hide a setting, or to change its default, takes one row.
 """

@@ -1,4 +1,4 @@
-"""Numbers that Java's consumer takes and librdkafka doesn't: the nearest that it takes, said once, or one error of ours.
+"""Numbers that Java's consumer takes and librdkafka doesn't: the nearest one and a warning, or an error.
 
 Sources: the validators of Kafka's ``ConsumerConfig``; the ranges in librdkafka's CONFIGURATION.md, which stand in the rows.
 """
@@ -22,9 +22,9 @@ _FIRST, _LONGEST, _FIRST_DEFAULT = "reconnect.backoff.ms", "reconnect.backoff.ma
 
 
 def fit_number(name: str, value: str) -> tuple[str, str]:
-    """The number as librdkafka takes it, and a warning where it is another one, or nothing.
+    """The nearest number that librdkafka takes, and a warning where it differs, else "".
 
-    ``name`` is the user's.  Raises OptionError for what Java's consumer doesn't take either.
+    ``name`` is the user's.  Raises OptionError for a number that Java's consumer doesn't take either.
     """
     row = ROWS.get(name, UNKNOWN)
     if row.most is None or row.least is None:
@@ -44,10 +44,10 @@ def fit_number(name: str, value: str) -> tuple[str, str]:
 
 
 def related(conf: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What some numbers have to be beside others, librdkafka's settings by name; and the warnings of those that changed.
+    """librdkafka's settings with numbers changed that depend on each other, and the warnings about changes.
 
-    Java always waits for the lesser of the two backoffs where they are the wrong way round, and for the first alone where
-    only that is given (``CommonClientConfigs``); it takes at least one batch, however little ``fetch.max.bytes`` is.
+    Java waits for the lesser of the two backoffs where the first is greater, and for the first where only that is set
+    (``CommonClientConfigs``).  It fetches at least one batch, however small ``fetch.max.bytes`` is.
     """
     settings, warnings = dict(conf), []
     if _FIRST in settings and _LONGEST not in settings:

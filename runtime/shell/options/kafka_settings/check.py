@@ -1,6 +1,7 @@
-"""Letting librdkafka judge settings, without any broker: the library installed decides what it knows, not a list here.
+"""Checks of settings by the installed librdkafka itself, without a broker.
 
-A consumer without brokers is created and dropped, under a millisecond; its refusal is told in the user's own words.
+A consumer without brokers is created and closed, in less than a millisecond.  Its refusal becomes an error with the user's
+names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sparkcohort.runtime.shell.options import security_settings
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
 
-# No broker is to be asked, nothing told; whom to ask for tokens is no setting of librdkafka's.
+# The check asks no broker and logs nothing; the token provider is no setting of librdkafka's.
 _NOT_PROBED = ("bootstrap.servers", "debug", "sasl.oauthbearer.provider")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
 _RANGE = re.compile(r"outside allowed range (-?[0-9]+)\.\.([0-9]+)")
@@ -38,10 +39,10 @@ class _ProbeLog(logging.Handler):
 
 
 def check(conf: Mapping[str, str], options: Mapping[str, str]) -> list[str]:
-    """Let librdkafka judge the settings, without any broker; returns its warnings.
+    """Check the settings by librdkafka, without a broker; returns its warnings.
 
-    ``given`` are the same settings as the user wrote them, for the message's sake.  Raises ``OptionError`` for what
-    librdkafka refuses.
+    ``options`` are the same settings as the user wrote them, for the messages.  Raises OptionError for settings that librdkafka
+    refuses.
     """
     probed = {name: value for name, value in conf.items() if name not in _NOT_PROBED}
     _check_size(probed, options)
@@ -56,7 +57,7 @@ def check(conf: Mapping[str, str], options: Mapping[str, str]) -> list[str]:
 
 
 def _check_size(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """Refuse numbers of more than 32 bits, of which librdkafka would take the lower ones (2.16)."""
+    """Refuse numbers of more than 32 bits: librdkafka (2.16) would silently take their lower 32 bits."""
     for name, value in conf.items():
         if _NUMBER.fullmatch(value) and abs(int(value)) > _MOST:
             bounds_match = _RANGE.search(_probe({name: str(-_MOST)})[0])
@@ -68,7 +69,7 @@ def _check_size(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
 def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
     """Make a consumer and drop it: librdkafka's refusal, or its warnings."""
     lines = _ProbeLog()
-    logger = logging.Logger("sparkcohort.check")  # noqa: LOG001  nobody else's, gone with this call
+    logger = logging.Logger("sparkcohort.check")  # noqa: LOG001  for this call only
     logger.addHandler(lines)
     try:
         consumer = Consumer({"group.id": "check", **conf}, logger=logger)
@@ -83,7 +84,7 @@ def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _explain(refusal: str, conf: Mapping[str, str], options: Mapping[str, str]) -> str:
-    """librdkafka's refusal, with the option that it is about: the one that is refused by itself too."""
+    """librdkafka's refusal with the option's name: the option that is refused when it is set alone, too."""
     if refusal.startswith("No such configuration property:"):
         name = refusal.split('"')[1]
         return f"option kafka.{name} is unknown{nearest(name)}"
@@ -95,7 +96,7 @@ def _explain(refusal: str, conf: Mapping[str, str], options: Mapping[str, str]) 
     together = {name: conf[name] for name in ("security.protocol",) if name in conf}
     for name, value in conf.items():
         if _probe({**together, name: value})[0] == refusal:
-            if name.endswith(".location") and not Path(value).exists():  # of which OpenSSL has words of its own
+            if name.endswith(".location") and not Path(value).exists():  # OpenSSL's text for it is unclear
                 words = f"there is no file {value[:200]!r} on the driver"
             return f"option kafka.{_as_given(name, options)}: {words}"
     return f"the kafka.* options {', '.join(sorted(options))} do not go together: {words}"
@@ -114,13 +115,13 @@ def _without_kerberos(refusal: str, options: Mapping[str, str]) -> str:
 
 
 def _as_given(name: str, options: Mapping[str, str]) -> str:
-    """The name by which the user gave what librdkafka calls ``name``."""
+    """The user's name of librdkafka's setting ``name``."""
     if name in options:
         return name
     return next((row.name for row in SETTINGS if name in row.becomes and row.name in options), name)
 
 
 def nearest(name: str) -> str:
-    """``; did you mean kafka.X?`` where some setting is called nearly so, else nothing."""
+    """``; did you mean kafka.X?`` where a setting has a similar name, else that there is none."""
     near = difflib.get_close_matches(name, _SUGGESTED, n=1, cutoff=0.8)
     return f"; did you mean kafka.{near[0]}?" if near else "; neither Kafka's consumer nor librdkafka has it"

@@ -1,4 +1,4 @@
-"""The one table of Kafka's settings: everything that is known here of a ``kafka.*`` option or a setting of librdkafka.
+"""The one table of Kafka's settings: ``kafka.*`` options and settings of librdkafka.
 
 One row per name.  Who translates, refuses, redacts, gives a default or forces a value reads it here; nobody else has a
 list of names.  Names without a row pass: librdkafka itself judges them (``check``), and reads where they are given.  Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
@@ -29,7 +29,7 @@ class Fate(Enum):
 class OurClient(Enum):
     """What our own fetch client does with a setting."""
 
-    HONOURED = "does as it says; where the row has ``only``, with these values only"
+    HONOURED = "does as it says; where the row has ``our_values``, with these values only"
     INDIFFERENT = "it is about groups, metadata, logs or how librdkafka works inside: nothing that a fetch depends on"
     OTHER_LOGINS = "it belongs to a SASL mechanism that our client doesn't have, and matters with that mechanism only"
     PRODUCERS = "consumers do nothing with it, of which librdkafka warns when the options are read"
@@ -38,7 +38,7 @@ class OurClient(Enum):
 
 
 class KafkaSetting(NamedTuple):
-    """One name of Kafka's or librdkafka's; columns without a value say nothing of it."""
+    """One name of Kafka's or librdkafka's; a column without a value does not apply."""
 
     name: str
     fate: Fate = Fate.PASSED
@@ -58,9 +58,9 @@ class KafkaSetting(NamedTuple):
     driver_consumer: Value | None = None  # the default of its consumers
     driver_forced: Value | None = None  # in its consumers, whatever the user says
     reading: Value | None = None  # the default of the clients that read records
-    reading_unhurried: Value | None = None  # their default where nobody waits for the next record
-    reading_forced: Value | None = None  # what the meaning of a range read rests upon: no option changes it
-    probing: Value | None = None  # for the question whether a leader answers a fetch
+    reading_unhurried: Value | None = None  # their default where no task waits for the next record
+    reading_forced: Value | None = None  # reads of ranges depend on it, so no option changes it
+    probing: Value | None = None  # of the check whether a leader answers a fetch
 
 
 REFUSED, NO_EFFECT, DROPPED = Fate.REFUSED, Fate.NO_EFFECT, Fate.DROPPED
@@ -69,7 +69,7 @@ HONOURED, INDIFFERENT = OurClient.HONOURED, OurClient.INDIFFERENT
 OTHER_LOGINS, PRODUCERS, UNABLE = OurClient.OTHER_LOGINS, OurClient.PRODUCERS, OurClient.UNABLE
 
 OTHER_LOGINS_BEGIN: Final = ("sasl.kerberos.", "sasl.oauthbearer.")
-"""How the names of such settings begin, those without a row too."""
+"""The beginnings of the names of such settings, also of those without a row."""
 
 _STARTS: Final = "the source decides where to start; use startingOffsets"
 _BYTES: Final = "keys and values arrive as bytes; decode them with DataFrame operations"
@@ -483,19 +483,19 @@ BEGINNINGS: Final = {
     "metrics.context.": KafkaSetting("metrics.context.", NO_EFFECT, reason=_NO_JVM),
     "metrics.jmx.": KafkaSetting("metrics.jmx.", NO_EFFECT, reason=_NO_JVM),
 }
-"""What is known of all names that begin so, and have no row."""
+"""The rows of all names that begin so and have no row of their own."""
 
 
 def names(fate: Fate) -> tuple[str, ...]:
-    """The names of which this becomes, in order of names."""
+    """The names with this fate, in order."""
     return tuple(row.name for row in SETTINGS if row.fate is fate)
 
 
 def value_of(conf: Mapping[str, Any], name: str) -> Any:
-    """The value that these settings of librdkafka have, or else librdkafka's default, which the row has to know."""
+    """The value in these settings of librdkafka, else librdkafka's default, which the row must have."""
     return conf.get(name, ROWS[name].default)
 
 
 def column(cell: Callable[[KafkaSetting], Value | None]) -> dict[str, Value]:
-    """The values of one column by name, without those of which it says nothing."""
+    """The values of one column by name, without empty ones."""
     return {row.name: value for row in SETTINGS if (value := cell(row)) is not None}

@@ -1,4 +1,4 @@
-"""``kafka.*`` options in librdkafka's words: translated, accepted with a warning, or refused by name."""
+"""``kafka.*`` options as librdkafka's settings: translated, accepted with a warning, or refused by name."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import (
 
 
 def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's settings for these bare ``kafka.*`` options, and the warnings that they are worth.
+    """librdkafka's settings for these options (without ``kafka.``), and the warnings about them.
 
-    Raises ``OptionError`` naming the option that is refused, unknown or malformed.
+    Raises OptionError, which names the option that is refused, unknown or malformed.
     """
     conf, warnings = in_librdkafkas_words(java)
     conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
@@ -40,9 +40,9 @@ def _checked(conf: Mapping[str, str], java: Mapping[str, str]) -> list[str]:
 
 
 def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What the table makes of each option, without asking librdkafka; and the warnings of those without effect.
+    """librdkafka's settings by the table alone, and the warnings about options without effect.
 
-    What an option says by itself beats what a store or a login comes to.
+    A setting of its own takes precedence over one that is made of a store or a login.
     """
     own: dict[str, str] = {}
     translated: dict[str, str] = {}
@@ -68,7 +68,7 @@ def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[
 
 
 def _row(name: str) -> KafkaSetting:
-    """What is known of a name; all names that begin with those of ``BEGINNINGS`` are alike."""
+    """The row of a name, its own or that of its beginning (``BEGINNINGS``)."""
     return ROWS.get(name) or next((row for begin, row in BEGINNINGS.items() if name.startswith(begin)), UNKNOWN)
 
 
