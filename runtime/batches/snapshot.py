@@ -12,15 +12,14 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 class Snapshot:
     """The last known ``ends``, the reason for each ``unreachable`` partition, and all ``partitions`` that exist.
 
-    A partition in ``unreachable`` may have an (old) end in ``ends``.  ``taken_at`` is the time.monotonic() of the snapshot.
-    ``ids`` are the known ids of topics.  ``answer`` and ``look`` number the answers about ends and about topics.  ``epochs`` are
-    the leader epochs of the answers about ``ends``: the same object while none has changed.
+    A partition in ``unreachable`` may have an (old) end in ``ends``.  ``ids`` are the known ids of topics.  ``answer`` and ``look``
+    number the answers about ends and about topics.  ``epochs`` are the leader epochs of the answers about ``ends``: the same
+    object while none has changed.
     """
 
     ends: Mapping[TopicPartition, int]
     unreachable: Mapping[TopicPartition, str]
     partitions: frozenset[TopicPartition]
-    taken_at: float
     ids: Mapping[str, str] = field(default_factory=dict)
     answer: int = 0
     look: int = 0

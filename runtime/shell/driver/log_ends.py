@@ -186,7 +186,7 @@ class LogEnds:
     # --- inside ------------------------------------------------------------------------------------
 
     def _snapshot(self) -> Snapshot:
-        known, now = self._layout.partitions, time.monotonic()
+        known = self._layout.partitions
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
         why = (
             f"nobody could be asked yet: {self.client.failure_reason}"
@@ -195,7 +195,7 @@ class LogEnds:
         )
         unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless, why)
         ids, epochs = self._layout.ids, self._epochs
-        return Snapshot(ends, unreachable, known, now, ids, self._served, self._looks, epochs)
+        return Snapshot(ends, unreachable, known, ids, self._served, self._looks, epochs)
 
     def _apply(self, layout: Layout) -> bool:
         """Take over new metadata; True when partitions came or went."""

@@ -229,11 +229,11 @@ def test_a_deposed_leader_makes_no_loss_of_what_its_successor_has() -> None:
     tp, leaders = TopicPartition("t", 0), DeposedLeaders()
     loss = DataLoss(cast("LogEnds", leaders), fail=True)
     for answer, (epoch, end) in enumerate([(4, 1000), (3, 500), (4, 1001), (3, 499), (4, 1002)]):
-        told = Snapshot({tp: end}, {}, frozenset({tp}), 0.0, {"t": "id"}, answer, answer, {tp: epoch})
+        told = Snapshot({tp: end}, {}, frozenset({tp}), {"t": "id"}, answer, answer, {tp: epoch})
         losses = loss.look({tp: 1000}, {}, told, float(answer))
         assert set(losses.doubted) == ({tp} if epoch == 3 else set())
         assert loss.epochs == {tp: 4}
     assert leaders.asked == []
-    told = Snapshot({tp: 1100}, {}, frozenset({tp}), 0.0, {"t": "id"}, 6, 6, {tp: 5})
+    told = Snapshot({tp: 1100}, {}, frozenset({tp}), {"t": "id"}, 6, 6, {tp: 5})
     with pytest.raises(DriverDataLoss, match="Under leader epoch 4 it went to 1000 at least; the leader of epoch 5"):
         loss.look({tp: 1000}, {}, told, 6.0)

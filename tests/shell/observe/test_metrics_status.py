@@ -75,7 +75,7 @@ def coordinator() -> Iterator[Coordinator]:
 def built(coordinator: Coordinator, plans: PlanRegistry | None = None) -> dict[str, Any]:
     """The status, once the rebalance is in it."""
     snapshot = Snapshot(
-        ends={ZERO: 150}, unreachable={ONE: "broker 3 does not answer"}, partitions=frozenset({ZERO, ONE}), taken_at=0.0
+        ends={ZERO: 150}, unreachable={ONE: "broker 3 does not answer"}, partitions=frozenset({ZERO, ONE})
     )
     return status.build(
         coordinator,
