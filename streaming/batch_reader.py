@@ -61,7 +61,7 @@ _PLACES: Final = frozenset((Field.TOPIC, Field.PARTITION, Field.OFFSET, Field.TI
 
 @dataclass(frozen=True)
 class RangesPartition(InputPartition):
-    """One input partition: what one task reads."""
+    """One input partition: the ranges of one task."""
 
     ranges: tuple[Range, ...]
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class CohortBatchReader(DataSourceReader):
         self._selected: Selection = ALL
 
     def __reduce__(self) -> tuple[Callable[[SourceOptions], RangesReader], tuple[SourceOptions]]:
-        """Executors get what reads ranges, and the options of a task: it is pickled with the read function."""
+        """Pickle as the reader of ranges with a task's options: Spark pickles the reader with the read function."""
         return RangesReader, (self._options.source,)
 
     @message_first

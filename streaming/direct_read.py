@@ -31,7 +31,7 @@ class DirectRead:
     """
 
     def __init__(self, options: SourceOptions, elsewhere: Elsewhere | None = None) -> None:
-        """Nothing is opened; ``elsewhere`` reads what doesn't come from the brokers."""
+        """Opens nothing; ``elsewhere`` reads ranges that the brokers don't deliver to this executor."""
         self._options = options
         self._elsewhere = elsewhere
         self.replaced: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 @cache
 def keep_imports() -> None:
-    """Take what is imported out of the garbage collector's sight, once per process.
+    """Exclude all imported modules from garbage collection, once per process.
 
     PySpark collects garbage after every task of a worker that it keeps (``daemon.py``): with Arrow, Flight and the Kafka
     client imported that was half of the worker's CPU time, and nothing was ever found among them.

@@ -62,7 +62,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  PySpark's name
         """Drop the reports of the query that are not sent yet."""
-        self._reports.forget(str(event.id))
+        self._reports.forget_query(str(event.id))
 
     def close(self) -> None:
         """End its thread, after ``spark.streams.removeListener``."""

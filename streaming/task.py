@@ -89,7 +89,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
 
 def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) -> Iterator[pa.RecordBatch]:
-    """From the agent what it has, the rest directly."""
+    """The rows of the ranges, from the agent as far as it has them, then from Kafka."""
     remaining = ranges = list(claimed.ranges)
     if claimed.agent and ranges:
         remaining = yield from slot_client.from_agent(claimed, ranges, tally)
@@ -149,7 +149,7 @@ class _SlotClient:
     def from_agent(
         self, claimed: calls.ClaimReply, ranges: list[Range], tally: _Tally
     ) -> Generator[pa.RecordBatch, None, list[Range]]:
-        """Yield what the agent has; returns what is left to be read directly."""
+        """Yield the rows that the agent has; returns the ranges that remain for a direct read."""
         stands = [item.start for item in ranges]
         try:
             for step in self._agent.read(ranges, claimed.planned_starts, claimed.sequence, claimed.ids):
@@ -177,7 +177,7 @@ class _SlotClient:
         tally.bad = reading.malformed
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
-        """Say what was delivered.  The agent is not waited for: it says so while Spark ends the task."""
+        """Report the delivery.  The task doesn't wait for the agent, which passes the report on while Spark ends the task."""
         report = calls.Delivered(
             plan=self._partition.plan_id,
             address=self._address,

@@ -27,7 +27,7 @@ class UnknownSlot(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one task reads; ``member`` owns the partitions and has fetched ahead, None: read directly.
+    """The ranges of one task; ``member`` owns their partitions and has fetched ahead, None: read directly.
 
     ``cost`` is the cost of reading, in one unit for all slots of a plan; 0: the number of records counts.  ``avoid`` are the
     members whose executors can't read some of the ranges by themselves.

@@ -116,7 +116,7 @@ def decide_start(policy: Policy, missing: Collection[TopicPartition] | bool, wai
 
 
 def decide_replay(policy: Policy, doubted: Collection[TopicPartition], waited_s: float) -> HoldDecision:
-    """Whether a batch that has its end already goes on, or waits for what is doubted of it."""
+    """Whether a replayed batch, whose end is fixed, goes on or waits for its doubted partitions."""
     return HoldDecision.WAIT if doubted and waited_s <= policy.start_timeout_s else HoldDecision.PLAN
 
 

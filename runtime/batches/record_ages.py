@@ -48,7 +48,7 @@ class RecordAges:
         wider = record._replace(position=min([record.position, *(earlier.position for earlier in same_record)]))
         self._records[tp] = tuple(sorted([*other_records, wider], key=lambda earlier: earlier.offset)[-MOST_RECORDS:])
 
-    def follow(self, ids: Mapping[str, str]) -> None:
+    def drop_recreated(self, ids: Mapping[str, str]) -> None:
         """Forget the records of recreated topics: their offsets are of another log."""
         recreated = {topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id}
         self._records = (
@@ -79,7 +79,7 @@ class RecordAges:
             if not any(each.position <= position <= each.offset for each in self._records.get(tp, ()))
         }
 
-    def keep(self, committed: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
+    def drop_committed(self, committed: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
         """Forget the records before ``committed`` except the last one, and partitions that don't exist any more."""
         self._records = {
             tp: _keep_from(records, committed.get(tp, 0)) for tp, records in self._records.items() if tp in partitions

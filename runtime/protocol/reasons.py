@@ -67,7 +67,7 @@ LABELS: Final = tuple(dict.fromkeys(cause.label for cause in Cause))
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one rebalance takes place.
+    """The reason of one rebalance.
 
     ``members`` are the member ids, ``instance`` is the group.instance.id of a static member, ``partitions`` a number of
     partitions.  ``said`` follows the words after a colon: a member's own reason (KIP-800), or a finding.

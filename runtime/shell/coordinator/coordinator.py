@@ -120,11 +120,11 @@ class Coordinator:
             self.balancing,
             now=lambda: self._clock.now_ms,
             post=self._inbox.put,
-            done=self._led,
+            done=self._apply_assignments,
         )
         self._awaited: tuple[str, ...] = ()  # departed members that were logged
         self._job: Callable[[], None] | None = _do_nothing
-        self.failure: CohortError | None = None  # what ended the loop, if it didn't end well
+        self.failure: CohortError | None = None  # the error that ended the loop, if any
         self._thread = Supervised("cohort-coordinator", self._wait, self._work, self._fail)
 
     def _driver_config(self) -> machine.MemberConfig:
@@ -146,11 +146,11 @@ class Coordinator:
         self._partition_counts = dict(self._topics())
         if self._resumes:
             for name, member in self.group.members.items():  # from the metadata of their JoinGroups
-                self._remember(validation.join_of(member), name)
+                self._store_info(validation.join_of(member), name)
             resume = Resume(first := self.settings.first_generation, f"{self.settings.run_id}-{first}")
             with self._owning:  # before any request: parked ones in the journal were the former run's
-                self._do(lambda: self._step(resume))
-        self._inbox.put(lambda: self._drive(machine.Start()))
+                self._run_job(lambda: self._step(resume))
+        self._inbox.put(lambda: self._step_driver(machine.Start()))
         self._thread.start()
 
     def open_journal(self, journal: GroupJournal) -> None:
@@ -186,7 +186,7 @@ class Coordinator:
             if self._ended and not self._for_good:  # a group that is unloaded answers by itself
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
-            self._do(partial(self._let_in, request, waiter))
+            self._run_job(partial(self._admit, request, waiter))
             if not waiter.is_answered:
                 waiter.park()
             if self._due_ms < self._wakes_at_ms:
@@ -292,12 +292,12 @@ class Coordinator:
             if self._job is None:
                 self._end()
             else:
-                self._do(self._job)
+                self._run_job(self._job)
 
     def _fail(self, error: CohortError) -> None:
         self.failure = error
 
-    def _do(self, job: Callable[[], None]) -> None:
+    def _run_job(self, job: Callable[[], None]) -> None:
         try:
             job()
             self._due_ms = self._next_ms()
@@ -326,13 +326,13 @@ class Coordinator:
             self._step(Tick())
         due = machine.deadline(self._driver)
         if due is not None and due <= self._clock.now_ms:
-            self._drive(Tick())
+            self._step_driver(Tick())
         due = self._round_due()
         if due is not None and due <= self._clock.now_ms:
             self._step(Trigger(self.leading.reason(self._name)))
         self.leading.tick()
 
-    def _let_in(self, request: Request, waiter: Waiter) -> None:
+    def _admit(self, request: Request, waiter: Waiter) -> None:
         """Check a request and step the group with it; a member whose rejoin is refused is removed, so that no round waits for it."""
         try:
             request = self._door.admit(request, self.group, self._partition_counts, self._clock.now_ms)
@@ -388,35 +388,35 @@ class Coordinator:
     def _answer(self, correlation: int, reply: Reply) -> None:
         request, waiter = self._requests.pop(correlation)
         if isinstance(request, JoinGroup) and isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
-            self._remember(request, reply.member_id)
+            self._store_info(request, reply.member_id)
         if waiter is None:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
-            self._inbox.put(lambda: self._drive(machine.Replied(reply, request)))
+            self._inbox.put(lambda: self._step_driver(machine.Replied(reply, request)))
         else:
             waiter.set_reply(self.history.explain_refusal(request, reply))
 
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:
-            self._inbox.put(lambda: self._drive(machine.Pushed(push.reason, push.generation)))
+            self._inbox.put(lambda: self._step_driver(machine.Pushed(push.reason, push.generation)))
         elif (info := self._infos.get(push.member_id)) is not None:
             self._streams.rejoin(info.address, push.reason, push.generation)
 
-    def _drive(self, event: machine.MemberEvent) -> None:
-        """Step the driver's own member and carry out what it wants."""
+    def _step_driver(self, event: machine.MemberEvent) -> None:
+        """Step the driver's own member and carry out its actions."""
         self._driver, actions = machine.step(self._driver, event, self._clock.now_ms)
         for action in actions:
             match action:
                 case machine.Send(request):
                     self._receive(request, None)
                 case machine.ComputeAssignment():
-                    self._lead(action)
+                    self._lead_round(action)
                 case machine.Failed(error, message):
                     log.error("group %s: the driver's own member failed: %s %s", self.settings.group_id, error, message)
                 case _:
                     pass  # it subscribes to nothing, so it never gets or loses partitions
 
-    def _lead(self, request: machine.ComputeAssignment) -> None:
-        """Start the computation of the assignment; ``_led`` gets the result."""
+    def _lead_round(self, request: machine.ComputeAssignment) -> None:
+        """Start the computation of the assignment; ``_apply_assignments`` gets the result."""
         owned = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in request.members}
         self.leading.lead_round(request, owned, lambda: self._round(request.protocol_name, request.members))
 
@@ -428,7 +428,7 @@ class Coordinator:
             name, members, topics, owned, group.previous_assignment, self._partitions, racks, balance, self.barred()
         )
 
-    def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
+    def _apply_assignments(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:
             self.history.assignor_failed(generation, f"{failure}; each member kept its partitions")
         delay = self.leading.leader_state.scheduled
@@ -440,7 +440,7 @@ class Coordinator:
                 delay.due_ms - self._clock.now_ms,
             )
         self._awaited = delay.missing
-        self._drive(machine.AssignmentComputed(assignments, generation))
+        self._step_driver(machine.AssignmentComputed(assignments, generation))
 
     def _rebalanced(self, done: Rebalanced) -> None:
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
@@ -461,13 +461,13 @@ class Coordinator:
             return
         former, self._partition_counts = self._subscribed(), topics
         if former != self._subscribed():  # before the push to rejoin, so that every member joins once
-            self._streams.tell_topics()
+            self._streams.push_topics()
         self._step(Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def _subscribed(self) -> tuple[str, ...]:
         return tuple(sorted(self._partition_counts))
 
-    def _remember(self, request: JoinGroup, member_id: str) -> None:
+    def _store_info(self, request: JoinGroup, member_id: str) -> None:
         if request.client_id == "driver":
             return
         live = self.group.members

@@ -36,7 +36,7 @@ class EventStreams:
             if listens == address:
                 events.put(self._event("rejoin", reason, generation))
 
-    def tell_topics(self) -> None:
+    def push_topics(self) -> None:
         """Push the topics to all agents."""
         event = self._event("subscription")
         for events in self._streams:

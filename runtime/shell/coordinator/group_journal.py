@@ -219,14 +219,14 @@ class GroupJournal:
     def alive(self) -> None:
         """Write every ``ALIVE_S`` that this run lives: the next run decides by that whether its members may still wait."""
         if self._descriptor is not None and time.monotonic_ns() - self._alive_ns >= ALIVE_S * 1e9:
-            self._attempt(self._tell_alive)
+            self._attempt(self._write_alive)
 
     def close(self, *, keep: bool) -> None:
         """Close and unlock the file, for the next run; without ``keep`` remove it."""
         if self._descriptor is None:
             return
         if keep:
-            self._attempt(self._tell_alive)
+            self._attempt(self._write_alive)
         else:
             self._remove()
         self._release()
@@ -290,7 +290,7 @@ class GroupJournal:
             _write(self._descriptor, data)
             self._grown += len(data)
 
-    def _tell_alive(self) -> None:
+    def _write_alive(self) -> None:
         assert self._descriptor is not None  # noqa: S101  asked before
         self._alive_ns = time.monotonic_ns()
         os.pwrite(self._descriptor, _ALIVE.pack(self._alive_ns), 0)

@@ -26,14 +26,21 @@ HISTORY: Final = 200
 """How many rebalances are kept."""
 JOURNAL: Final = 20_000
 """How many records are kept."""
-SPOKEN_OF: Final = 1_024
+MOST_MEMBERS_REMEMBERED: Final = 1_024
 """Members, present or former, whose last records are kept for error messages."""
 LINES, LINE_LENGTH = 3, 160
 
 OK, FOLLOW_UP = "ok", "follow-up round due"
 
-_UNTOLD = (r.SessionRenewed, r.SessionsChecked, r.SerialTaken, r.OffsetsCommitted, r.JoinsAnswered, r.SyncsAnswered)
-_TELLING = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
+_FREQUENT_RECORDS = (
+    r.SessionRenewed,
+    r.SessionsChecked,
+    r.SerialTaken,
+    r.OffsetsCommitted,
+    r.JoinsAnswered,
+    r.SyncsAnswered,
+)
+_FENCING_ERRORS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
 
 T = TypeVar("T", bound=Reply)
 PartitionsByMember: TypeAlias = Mapping[str, tuple[TopicPartition, ...]]
@@ -106,7 +113,7 @@ class History:
         self._lately: OrderedDict[str, deque[r.Record]] = OrderedDict()
         self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._forming: r.GenerationStarted | None = None
-        self._removed: deque[tuple[str, str]] = deque(maxlen=SPOKEN_OF)
+        self._removed: deque[tuple[str, str]] = deque(maxlen=MOST_MEMBERS_REMEMBERED)
         self._failure: tuple[int, str] | None = None
         self._owners: dict[TopicPartition, str] = {}  # the last owner of each partition, also of unowned ones
         self._state = GroupState.EMPTY
@@ -117,7 +124,7 @@ class History:
         """Add the records of one step."""
         if current.state is not self._state:
             self._state, self.state_since_ms = current.state, now_ms
-        step = [record for record in records if not isinstance(record, _UNTOLD)]
+        step = [record for record in records if not isinstance(record, _FREQUENT_RECORDS)]
         time_s = self._wall() if step else 0.0
         for record in step:
             self._records.append((time_s, record))
@@ -142,7 +149,7 @@ class History:
             self.agent_starts[executor_id] += 1
         self._names[member_id] = executor_id, host
         self._names.move_to_end(member_id)
-        if len(self._names) > SPOKEN_OF:
+        if len(self._names) > MOST_MEMBERS_REMEMBERED:
             self._names.popitem(last=False)
 
     def names(self) -> dict[str, tuple[str, str]]:
@@ -187,7 +194,7 @@ class History:
         """The reply; one that fences or removes a member gets the end of its timeline in its message."""
         error = reply.error if not isinstance(reply, OffsetCommitReply) else _worst(reply)
         member_id = getattr(request, "member_id", "")
-        if error not in _TELLING or not (lately := self.lately(member_id)):
+        if error not in _FENCING_ERRORS or not (lately := self.lately(member_id)):
             return reply
         message = getattr(reply, "message", "")
         fuller: T = changed(
@@ -212,7 +219,7 @@ class History:
     def _remember(self, member_id: str, record: r.Record) -> None:
         self._lately.setdefault(member_id, deque(maxlen=LINES)).append(record)
         self._lately.move_to_end(member_id)
-        if len(self._lately) > SPOKEN_OF:
+        if len(self._lately) > MOST_MEMBERS_REMEMBERED:
             self._lately.popitem(last=False)
 
     def _overtaken(self, generation: r.GenerationStarted, former: Group, step: Sequence[r.Record], now_ms: int) -> None:
@@ -241,7 +248,7 @@ def _cause(step: Sequence[r.Record]) -> str:
 
 
 def _worst(reply: OffsetCommitReply) -> ErrorCode:
-    return next((error for _, error in reply.partitions if error in _TELLING), ErrorCode.NONE)
+    return next((error for _, error in reply.partitions if error in _FENCING_ERRORS), ErrorCode.NONE)
 
 
 def _shorten(words: str) -> str:

@@ -57,7 +57,7 @@ class _PlanRecord:
 
 @dataclass(slots=True)
 class Audit:
-    """Counters of what tasks reported; ranges read again (a second action, a retry) are counted apart."""
+    """Counters of tasks' reports; ranges read again (a second action, a retry) are counted apart."""
 
     plans: int = 0
     slots: int = 0

@@ -42,8 +42,8 @@ class RecordAgesWatch:
         """The age of each partition's first uncommitted record, where it is known; 0 where there is none."""
         now_ms = int(time.time() * 1000)
         with self._lock:
-            self._times.follow(ids)
-            self._times.keep(committed, committed.keys())
+            self._times.drop_recreated(ids)
+            self._times.drop_committed(committed, committed.keys())
             ages = {
                 tp: self._times.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items() if tp in ends
             }

@@ -26,7 +26,7 @@ MOST: Final = 16
 """One more connection is closed at once: a thread that waits for the coordinator can't be ended."""
 
 
-class Quiet(WSGIRequestHandler):
+class ScrapeHandler(WSGIRequestHandler):
     """One scrape."""
 
     timeout = LIMIT_S
@@ -48,7 +48,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self._under_way: dict[socket.socket, float] = {}  # time.monotonic() of their beginnings, the oldest first
         self._ended: set[socket.socket] = set()
         self._lock = threading.Lock()
-        super().__init__(address, Quiet)
+        super().__init__(address, ScrapeHandler)
 
     def server_bind(self) -> None:
         """Bind without the reverse look-up of the address that http.server would make."""

@@ -26,7 +26,7 @@ DESCRIBE_TIMEOUT_S = 5.0
 class LogView(NamedTuple):
     """The logs and the query's positions, as the driver knows them."""
 
-    committed: Mapping[TopicPartition, int]  # what the real group has
+    committed: Mapping[TopicPartition, int]  # of the Kafka group
     announced: Mapping[TopicPartition, int]  # the end of the batch in flight
     snapshot: Snapshot | None
     starts: Mapping[TopicPartition, int] = {}
@@ -42,7 +42,7 @@ class DriverFigures(NamedTuple):
     clients_replaced: int = 0  # Kafka clients of the driver that got no answer
     fenced: bool = False  # a newer driver has taken the real group over
     take_overs: Mapping[str, int] = {"handover": 0, "fencing": 0}  # drivers that gave way to this one
-    processes: Mapping[str, Mapping[str, float]] = {}  # what the query's processes take, by their names
+    processes: Mapping[str, Mapping[str, float]] = {}  # memory, CPU, descriptors of the query's processes, by name
     query: Mapping[str, Any] | None = None  # from a listener's reports
     throttled: Mapping[str, float | None] = {}  # by executor, seconds
 

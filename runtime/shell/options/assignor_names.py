@@ -9,7 +9,7 @@ from sparkcohort.runtime.errors import OptionError
 
 DOTTED_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)(\.[^\W\d]\w*)*"
 KAFKAS_PACKAGE = "org.apache.kafka.clients.consumer."
-_KAFKAS = {
+_KAFKA_CLASSES = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
     "StickyAssignor": "sticky",
@@ -28,10 +28,10 @@ def assignor_names(text: str) -> tuple[str, ...]:
 def assignor_name(name: str) -> str:
     """The name of one assignor, a Kafka class translated.  Raises OptionError for a text that can't be a name."""
     short = name.removeprefix(KAFKAS_PACKAGE)
-    if short in _KAFKAS:
-        return _KAFKAS[short]
+    if short in _KAFKA_CLASSES:
+        return _KAFKA_CLASSES[short]
     if short != name:
-        near = difflib.get_close_matches(short, _KAFKAS, n=1, cutoff=0)[0]
+        near = difflib.get_close_matches(short, _KAFKA_CLASSES, n=1, cutoff=0)[0]
         raise OptionError(f"option partition.assignment.strategy: Kafka has no {name}; did you mean {near}?")
     if not re.fullmatch(rf"[\w-][\w.-]*|{DOTTED_NAME}", name):
         raise OptionError(

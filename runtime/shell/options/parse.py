@@ -212,7 +212,7 @@ def check_named(name: str, start: Start | None, subscription: SourceSubscription
         )
 
 
-# --- what is read, and as which group -------------------------------------------------------------
+# --- subscription and instance id -----------------------------------------------------------------
 
 
 def _instance_id(subscription: SourceSubscription) -> str:

@@ -25,7 +25,7 @@ LOAD_BALANCED: Final = "load-balanced"
 
 @dataclass(frozen=True, slots=True)
 class SourceSubscription:
-    """What is read: topic names, a pattern, or fixed partitions; the other two fields are empty."""
+    """The subscription: topic names, a pattern, or fixed partitions; the other two fields are empty."""
 
     kind: Literal["subscribe", "subscribePattern", "assign"]
     topics: tuple[str, ...] = ()

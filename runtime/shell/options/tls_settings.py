@@ -26,12 +26,16 @@ _ESCAPED: Final = re.compile(r"\\r|\\n|\\t")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _LINE: Final = 64  # characters of a line of PEM
 
-_NEWER: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")  # all of TLS 1.3
+_TLS13_SUITES: Final = (
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_GCM_SHA256",
+)  # all of TLS 1.3
 _NEWER_NAME: Final = re.compile(r"TLS_(AES|CHACHA20|AEGIS|SM4)_[A-Z0-9_]+")
 _JAVAS_NAME: Final = re.compile(r"(?:TLS|SSL)_((?:ECDHE_|DHE_)?(?:RSA|ECDSA|DSS))_WITH_([A-Z0-9_]+)")
-_NO_OLDER: Final = "PSK-AES128-CBC-SHA"
+_NO_TLS12_SUITE: Final = "PSK-AES128-CBC-SHA"
 """A suite of TLS 1.2 for which we have no key: OpenSSL then offers TLS 1.3 alone.  librdkafka has no setting for that."""
-_SPOKEN: Final = ("TLSv1.2", "TLSv1.3")
+_PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 
 
 def stores(java: Mapping[str, str]) -> dict[str, str]:
@@ -78,12 +82,12 @@ def ciphers(text: str) -> tuple[str, list[str]]:
     newer = [name for name in names if _NEWER_NAME.fullmatch(name)]
     older = [_openssl_name(name) for name in names if name not in newer]
     warnings = []
-    if newer and set(newer) < set(_NEWER):
+    if newer and set(newer) < set(_TLS13_SUITES):
         warnings.append(
             f"option kafka.ssl.cipher.suites names {', '.join(newer)}, but librdkafka offers all suites of TLS 1.3 alike; "
             "choose them by ssl.cipher.suites of the brokers"
         )
-    return ":".join(older) or (_NO_OLDER if newer else ""), warnings
+    return ":".join(older) or (_NO_TLS12_SUITE if newer else ""), warnings
 
 
 def _openssl_name(name: str) -> str:
@@ -113,12 +117,12 @@ def protocols(name: str, text: str) -> tuple[bool, list[str]]:
     ``name`` is ssl.enabled.protocols or ssl.protocol.  librdkafka has no such setting, and speaks both.
     """
     names = [each.strip() for each in text.split(",") if each.strip()]
-    spoken = [each for each in _SPOKEN if each in names or (name == "ssl.protocol" and "TLS" in names)]
+    spoken = [each for each in _PROTOCOLS if each in names or (name == "ssl.protocol" and "TLS" in names)]
     if names and not spoken:
-        raise OptionError(f"option kafka.{name}={text} is not supported: give {' or '.join(_SPOKEN)}")
+        raise OptionError(f"option kafka.{name}={text} is not supported: give {' or '.join(_PROTOCOLS)}")
     if name == "ssl.protocol":  # the newest protocol of Java's engine; ssl.enabled.protocols has those that are allowed
         return False, []
-    unspoken = [each for each in names if each not in _SPOKEN]
+    unspoken = [each for each in names if each not in _PROTOCOLS]
     warnings = [f"option kafka.{name}: {', '.join(unspoken)} is not spoken here"] if unspoken else []
     if spoken == ["TLSv1.2"]:
         warnings.append(
@@ -139,7 +143,7 @@ def tls_versions(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         is_alone, more = protocols(name, java.get(name, ""))
         newer_alone, warnings = newer_alone or is_alone, [*warnings, *more]
     suite_names, more = ciphers(java.get("ssl.cipher.suites", ""))
-    suites = _NO_OLDER if newer_alone else suite_names
+    suites = _NO_TLS12_SUITE if newer_alone else suite_names
     return ({"ssl.cipher.suites": suites} if suites else {}), [*warnings, *more]
 
 

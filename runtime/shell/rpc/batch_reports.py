@@ -52,8 +52,8 @@ class BatchReports:
         self._next_look = 0.0
         self._missed: set[str] = set()
         self._closed = False
-        self._telling = Supervised("cohort-batch-reports", self._wait, self._work, self._give_up)
-        self._telling.start()
+        self._thread = Supervised("cohort-batch-reports", self._wait, self._work, self._give_up)
+        self._thread.start()
 
     def add_batch(self, batch: calls.BatchCommitted, *, is_ours: bool) -> None:
         """Queue a batch for the runs of its query, in place of an older batch of this query."""
@@ -62,7 +62,7 @@ class BatchReports:
                 self._pending[batch.query] = _Report(batch, time.monotonic() + PATIENCE_S, is_ours)
                 self._changed.notify_all()
 
-    def forget(self, query: str) -> None:
+    def forget_query(self, query: str) -> None:
         """The query has ended."""
         with self._changed:
             self._pending.pop(query, None)
@@ -77,7 +77,7 @@ class BatchReports:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._telling.close()
+        self._thread.close()
 
     # --- the thread ------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class BatchReports:
                 if not is_kept and self._pending.get(item.batch.query) is item:
                     del self._pending[item.batch.query]
                 if item in undelivered and item.is_ours and not is_kept:
-                    self._miss(item.batch)
+                    self._log_miss(item.batch)
             if undelivered and not self._closed:
                 self._changed.wait(LOOK_S)  # for a run that is not there yet, or does not answer
 
@@ -140,7 +140,7 @@ class BatchReports:
     def _drop(self, run_id: str) -> None:
         self._runs.pop(run_id).link.close()
 
-    def _miss(self, batch: calls.BatchCommitted) -> None:
+    def _log_miss(self, batch: calls.BatchCommitted) -> None:
         if batch.query not in self._missed:
             self._missed.add(batch.query)
             log.warning(

@@ -23,7 +23,7 @@ SERVER: Final = ExtendedKeyUsageOID.SERVER_AUTH
 CLIENT: Final = ExtendedKeyUsageOID.CLIENT_AUTH
 
 
-class Issued(NamedTuple):
+class CertificateAndKey(NamedTuple):
     """A certificate and its key, as PEM."""
 
     certificate: bytes
@@ -45,7 +45,7 @@ class CertificateAuthority:
         )
         self.pem = certificate.public_bytes(Encoding.PEM)
 
-    def issue(self, name: str, usage: x509.ObjectIdentifier) -> Issued:
+    def issue(self, name: str, usage: x509.ObjectIdentifier) -> CertificateAndKey:
         """A certificate for this host name, to be shown by a ``SERVER`` or by a ``CLIENT`` only."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -59,7 +59,7 @@ class CertificateAuthority:
             .sign(self._key, SHA256())
         )
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return Issued(certificate.public_bytes(Encoding.PEM), pem)
+        return CertificateAndKey(certificate.public_bytes(Encoding.PEM), pem)
 
 
 def _name(common_name: str) -> x509.Name:

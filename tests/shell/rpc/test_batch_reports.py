@@ -134,6 +134,6 @@ def test_whose_a_run_is_is_asked_again_when_its_query_has_ended(serve: Serve, re
     reports.add_batch(a_batch("q1"), is_ours=True)
     wait_until(lambda: told == [a_batch("q1")] and not reports._pending, 20, "the first run's batch")
     told.query = "q2"
-    reports.forget("q1")
+    reports.forget_query("q1")
     reports.add_batch(a_batch("q2"), is_ours=True)
     wait_until(lambda: a_batch("q2") in told, 20, "the next run's batch")

@@ -52,9 +52,9 @@ def test_times_that_are_none() -> None:
 def test_a_topic_made_anew_has_other_records() -> None:
     """What was seen of the old one is forgotten, as soon as the new one's id is known."""
     times = known(FirstRecord(10, 10, NOW - 900))
-    times.follow({"orders": "id-1"})
+    times.drop_recreated({"orders": "id-1"})
     assert times.age_ms(TP, 10, 30, NOW) == 900
-    times.follow({"orders": "id-2", "bills": "id-3"})
+    times.drop_recreated({"orders": "id-2", "bills": "id-3"})
     assert times.age_ms(TP, 10, 30, NOW) is None
 
 
@@ -67,7 +67,7 @@ def test_what_is_kept_is_enough(seen: list[tuple[int, int]], committed: list[int
     full = known(*(FirstRecord(at, at + gap, NOW - 1_000 + at) for at, gap in seen[-MOST_RECORDS:]))
     kept = known(*(FirstRecord(at, at + gap, NOW - 1_000 + at) for at, gap in seen[-MOST_RECORDS:]))
     for at in committed:
-        kept.keep({TP: at}, {TP})
+        kept.drop_committed({TP: at}, {TP})
         assert kept.age_ms(TP, at, 99, NOW) == full.age_ms(TP, at, 99, NOW)
-    kept.keep({TP: committed[-1]}, set())
+    kept.drop_committed({TP: committed[-1]}, set())
     assert kept.age_ms(TP, committed[-1], 99, NOW) is None

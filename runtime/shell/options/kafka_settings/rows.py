@@ -14,7 +14,7 @@ Value: TypeAlias = str | int | bool
 
 
 class Fate(Enum):
-    """What becomes of the option ``kafka.NAME``."""
+    """The treatment of the option ``kafka.NAME``."""
 
     PASSED = "goes to librdkafka by this name"
     RENAMED = "goes to librdkafka by the name that it becomes"
@@ -27,7 +27,7 @@ class Fate(Enum):
 
 
 class OurClient(Enum):
-    """What our own fetch client does with a setting."""
+    """How our own fetch client treats a setting."""
 
     HONOURED = "does as it says; where the row has ``our_values``, with these values only"
     INDIFFERENT = "it is about groups, metadata, logs or how librdkafka works inside: nothing that a fetch depends on"
@@ -47,16 +47,18 @@ class KafkaSetting(NamedTuple):
     secret: bool = False  # never shown
     our_client: OurClient = OurClient.UNREACHED
     our_values: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
-    harmless: tuple[str, ...] = ()  # refused, no effect: values, in lower case, that say what is done anyway
+    harmless: tuple[
+        str, ...
+    ] = ()  # refused, no effect: values, in lower case, that need no error or warning: they ask for what is done anyway
     least: int | None = None  # the bounds of librdkafka where Java takes numbers beyond them: the nearest is taken
     most: int | None = None
     javas_least: int = 0  # Java's own bound; less is refused
-    default: str | None = None  # librdkafka's, where our client goes by it
+    default: str | None = None  # librdkafka's, where our client uses it
     alias_of: str = ""  # librdkafka's other name of the same, by which our defaults go
     consumers_only: bool = False  # an administrator's client would warn of it
     driver: Value | None = None  # the default of every client of the driver
     driver_consumer: Value | None = None  # the default of its consumers
-    driver_forced: Value | None = None  # in its consumers, whatever the user says
+    driver_forced: Value | None = None  # in its consumers, also against the user's value
     reading: Value | None = None  # the default of the clients that read records
     reading_unhurried: Value | None = None  # their default where no task waits for the next record
     reading_forced: Value | None = None  # reads of ranges depend on it, so no option changes it
