@@ -286,7 +286,7 @@ class Service:
     def _read(self, body: bytes) -> bytes:
         """Ranges for a task whose executor doesn't reach their leaders; that it got them shows that others do."""
         if self._relay is None:
-            raise WireError("this coordinator reads no ranges for tasks")
+            raise WireError("nobody reads for others here")
         failure = self._failure()
         if failure is not None:
             raise failure
