@@ -11,6 +11,7 @@ from setuptools import Extension, setup
 # One wheel for this Python and all newer ones.
 ABI, VERSION = "cp311", "0x030B0000"
 
+PLAIN = ["-std=c11", "-fvisibility=hidden", "-g0"]
 # gcc leaves them out at -O2, zig keeps them: a register and three instructions of every small function.
 FAST = ["-fomit-frame-pointer"]
 # It reads bytes from the network: a mistake in it is to end the process, not to be used.
@@ -45,19 +46,8 @@ NATIVE = Extension(
     depends=[*HEADERS, str(HEADER), str(PIN)],
     include_dirs=["native", str(YYJSON)],
     define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None), *HIDDEN],
-    extra_compile_args=[
-        "-std=c11",
-        "-fvisibility=hidden",
-        "-g0",
-        *FAST,
-        *HARDENED,
-        *filter(_accepts, HARDENED_WHERE_KNOWN),
-    ],
+    extra_compile_args=[*PLAIN, *FAST, *HARDENED, *filter(_accepts, HARDENED_WHERE_KNOWN)],
     extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
     py_limited_api=True,
 )
-setup(
-    ext_modules=[NATIVE],
-    license_files=["LICENSE", str(NOTICE)],
-    options={"bdist_wheel": {"py_limited_api": ABI}},
-)
+setup(ext_modules=[NATIVE], license_files=["LICENSE", str(NOTICE)], options={"bdist_wheel": {"py_limited_api": ABI}})

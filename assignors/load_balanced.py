@@ -38,8 +38,8 @@ from sparkcohort.assignors.api import (
     sort_assignment,
     subscribers,
 )
-from sparkcohort.assignors.load.scales import Moves, Scales
-from sparkcohort.assignors.load.weights import observed_loads, weigh_partitions
+from sparkcohort.assignors.load_scales import Moves, Scales
+from sparkcohort.assignors.load_weights import observed_loads, weigh_partitions
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.sticky import balance_partitions

@@ -8,7 +8,7 @@ import click
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import properties_file
-from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+from sparkcohort.runtime.shell.options.kafka_translate import translate
 
 
 class BadSetting(click.ClickException):

@@ -16,7 +16,7 @@ from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_first_records
+from sparkcohort.runtime.shell.kafka.fetch.first_records import Found, read_first_records
 
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")

@@ -71,7 +71,7 @@ LAZY: Final = {
     "completion": "sparkcohort.cli.completion:completion_command",
     "dashboards": "sparkcohort.cli.monitoring:dashboards_command",
     "describe": "sparkcohort.cli.describe:describe_command",
-    "doctor": "sparkcohort.cli.doctor.command:doctor_command",
+    "doctor": "sparkcohort.cli.doctor:doctor_command",
     "lag": "sparkcohort.cli.lag:lag_command",
     "groups": "sparkcohort.cli.group_list:groups_command",
     "handover": "sparkcohort.cli.handover:handover_command",

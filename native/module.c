@@ -8,18 +8,17 @@
  *                   memory; topics (with the column of each one's name) and utf8
  *   values/         what is inside of records: tree (growing columns of any shape) -> tree_export (into Arrow), avro
  *                   (runs a list of steps; avro_valid looks at it first; avro_wire: how values are written), avro_decoder
- *                   (a column of bytes, for Python); protobuf in the same way
- *   json/           JSON's records: plan (what is read), json (reads it; yyjson parses, see yyjson.txt), text (dates, times,
- *                   decimals), json_decoder (a column of bytes, for Python)
+ *                   (a column of bytes, for Python); protobuf in the same way; json_plan (what is read), json (reads it;
+ *                   yyjson parses, see yyjson.txt), json_text (dates, times, decimals), json_decoder
  *
  * events.h has what the reader of records answers with; arrow/ includes no reader. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "events.h"
-#include "json/json_decoder.h"
 #include "kafka_batches/decoder.h"
 #include "values/avro_decoder.h"
+#include "values/json_decoder.h"
 #include "values/protobuf_decoder.h"
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1};

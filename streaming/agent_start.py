@@ -10,8 +10,8 @@ import time
 
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions
-from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers, start_agent
 from sparkcohort.streaming.pyfiles import has_own_provider, pyfile_paths
 
 DOOMED = 3

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 from sparkcohort.runtime.batches.offset_filters import ALL, Comparison, Condition, Selection, Value, selection
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
+from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 from sparkcohort.runtime.values.columns import Columns, Field
 from sparkcohort.streaming.batch_planner import task_ranges
 from sparkcohort.streaming.installation import unusable_reason

@@ -32,8 +32,8 @@ def _is_missing(column: Column) -> bool:
 def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
     if not _is_missing(column):
         return column, ""
-    from sparkcohort.runtime.shell.registry.schema_registry import SchemaRegistry, subject_name  # noqa: PLC0415  rarely
-    from sparkcohort.runtime.shell.registry.settings import read_settings  # noqa: PLC0415
+    from sparkcohort.runtime.shell.values.registry_settings import read_settings  # noqa: PLC0415
+    from sparkcohort.runtime.shell.values.schema_registry import SchemaRegistry, subject_name  # noqa: PLC0415  rarely
 
     decoding, part = column.decoding, column.field.name.lower()
     topics = {*options.subscription.topics, *(tp.topic for tp in options.subscription.partitions)}

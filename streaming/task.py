@@ -26,8 +26,8 @@ from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
-from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
-from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
+from sparkcohort.runtime.shell.rpc.executor import Executor, NoExecutor, find_executor
+from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed
 from sparkcohort.streaming.session_zone import check_session, local_property
@@ -166,7 +166,7 @@ class _SlotClient:
 
     def directly(self, ranges: list[Range], ids: dict[str, str], tally: _Tally) -> Iterator[pa.RecordBatch]:
         """Read ranges from Kafka; where this executor doesn't reach a leader, through the driver."""
-        from sparkcohort.runtime.shell.kafka.consumer import relay  # noqa: PLC0415  with the Kafka client
+        from sparkcohort.runtime.shell.kafka.fetch import relay  # noqa: PLC0415  with the Kafka client
 
         relayed = relay.RelayedReader(lambda body: self._answer("Read", body, relay.CALL_S))
         reading = DirectRead(self.options, elsewhere=relayed)

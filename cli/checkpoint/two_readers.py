@@ -17,7 +17,7 @@ from sparkcohort.cli.checkpoint.shadow_ranges import ReadTotals, empty_totals
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 

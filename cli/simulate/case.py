@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition, Racks
-from sparkcohort.assignors.load.weights import MOST
+from sparkcohort.assignors.load_weights import MOST
 from sparkcohort.runtime.text import counted
 
 T = TypeVar("T")

@@ -37,8 +37,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sparkcohort.assignors import Assignor, MemberSubscription, Partition
+from sparkcohort.assignors import load_weights as weights
 from sparkcohort.assignors.api import Assignment
-from sparkcohort.assignors.load import weights
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.sticky import balance_partitions

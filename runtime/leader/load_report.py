@@ -24,7 +24,7 @@ from math import exp
 from typing import Any, Final, NamedTuple
 
 from sparkcohort.assignors import Load
-from sparkcohort.assignors.load.weights import credible
+from sparkcohort.assignors.load_weights import credible
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 VERSION: Final = 1

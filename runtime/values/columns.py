@@ -199,7 +199,7 @@ def _check_type(asked: UserColumn, column: Column) -> None:
             "with fields"
         )
     if column.type == UNKNOWN_FIELDS:
-        from sparkcohort.runtime.values.json.plan import JsonPlanError, plan  # noqa: PLC0415  most queries have none
+        from sparkcohort.runtime.values.json_plan import JsonPlanError, plan  # noqa: PLC0415  most queries have none
 
         try:
             plan(asked.type)

@@ -100,7 +100,7 @@ def reasons(kind: Format) -> tuple[str, ...]:
     """Why a record of this format may be bad: the names in counters, errors and log lines."""
     match kind:
         case Format.JSON:
-            from sparkcohort.runtime.values.json.plan import JsonReason  # noqa: PLC0415  most queries have none
+            from sparkcohort.runtime.values.json_plan import JsonReason  # noqa: PLC0415  most queries have none
 
             names = [each.name for each in JsonReason]
         case Format.AVRO:
@@ -160,7 +160,7 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
 
 
 def _timezone(which: str, name: str) -> str:
-    from sparkcohort.runtime.values.json.zone import UnknownZoneError, zone_of  # noqa: PLC0415  most queries have none
+    from sparkcohort.runtime.values.json_zone import UnknownZoneError, zone_of  # noqa: PLC0415  most queries have none
 
     try:
         zone_of(name or UTC)
@@ -206,7 +206,7 @@ def _by_avro(made: Decoding, text: str, references: tuple[str, ...]) -> Decoding
 
 def _by_ddl(made: Decoding, text: str) -> Decoding:
     from sparkcohort.runtime.values.ddl import parse_ddl  # noqa: PLC0415  as above
-    from sparkcohort.runtime.values.json.plan import plan  # noqa: PLC0415
+    from sparkcohort.runtime.values.json_plan import plan  # noqa: PLC0415
 
     found = parse_ddl(text)
     plan(found)

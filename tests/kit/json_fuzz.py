@@ -6,14 +6,21 @@ import json
 import struct
 from pathlib import Path
 
-from sparkcohort.runtime.values.json.plan import packed, plan
+from sparkcohort.runtime.values.json_plan import packed, plan
 from sparkcohort.runtime.values.types import ColumnType, array, mapping
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.fuzz import Fuzzed
 from tests.kit.json_records import MORE_NUMBERS, NUMBERS, PRIMITIVES, TEXTS
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("json/json.c", "json/plan.c", "json/text.c", "values/tree.c", "values/tree_export.c", "arrow/blocks.c")
+SOURCES = (
+    "values/json.c",
+    "values/json_plan.c",
+    "values/json_text.c",
+    "values/tree.c",
+    "values/tree_export.c",
+    "arrow/blocks.c",
+)
 
 INNER = struct_type({"n": ColumnType("int"), "s": ColumnType("string")})
 NESTED = {

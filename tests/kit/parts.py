@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW, taken_rows
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns, fields_of

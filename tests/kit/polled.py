@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records, RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Event, Records, RecordSource
 from tests.kit.waiting import wait_until
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_frames import Served
-from sparkcohort.runtime.shell.kafka.consumer.pieces import Piece
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.pieces import Piece
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS, Columns
 
 Rows = dict[TopicPartition, list[dict[str, Any]]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sparkcohort.runtime.shell.kafka.consumer.new_source import BY_LIBRDKAFKA, SWITCH
+from sparkcohort.runtime.shell.kafka.fetch.new_source import BY_LIBRDKAFKA, SWITCH
 
 SOURCES = ("fetching", "librdkafka")
 _SWITCHES = {"fetching": "", "librdkafka": BY_LIBRDKAFKA}

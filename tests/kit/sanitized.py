@@ -24,10 +24,10 @@ import pyarrow as pa
 
 import sparkcohort
 from sparkcohort.native import _native
-from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
+from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, line_fuzz, protobuf_fuzz, run_targets
 from tests.kit.avro_schemas import encode

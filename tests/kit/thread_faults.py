@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.protocol import codec
-from sparkcohort.runtime.shell.process import threads
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc import threads
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 ERRORS = (RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"))
 SPARED = (

@@ -34,11 +34,11 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, from_json
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_frames import is_ours
-from sparkcohort.runtime.shell.process.log_lines import GROUP, chosen_level, stderr_handler
-from sparkcohort.runtime.shell.process.process_exit import until_gone
-from sparkcohort.runtime.shell.process.resources import raise_limit
-from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
+from sparkcohort.runtime.shell.rpc.log_lines import GROUP, chosen_level, stderr_handler
+from sparkcohort.runtime.shell.rpc.process_exit import until_gone
+from sparkcohort.runtime.shell.rpc.resources import raise_limit
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.agent")
 

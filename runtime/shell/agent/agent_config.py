@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 from sparkcohort.runtime.text import printable
 from sparkcohort.runtime.values.columns import Columns

@@ -21,7 +21,7 @@ from typing import Any
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.listener")
 

@@ -13,8 +13,8 @@ from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
-from sparkcohort.runtime.shell.process.figures import process_figures
+from sparkcohort.runtime.shell.rpc.blocking_calls import BlockingCalls
+from sparkcohort.runtime.shell.rpc.figures import process_figures
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 
 TIMES_MS: Final = 1_000

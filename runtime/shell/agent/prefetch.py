@@ -38,9 +38,9 @@ from sparkcohort.runtime.shell.agent.buffers import (
 from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
 from sparkcohort.runtime.shell.agent.timed_columns import TimedColumns
 from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, check_topic_ids, in_doubt
-from sparkcohort.runtime.shell.kafka.consumer.new_source import bounds, new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import is_of_another_log
-from sparkcohort.runtime.shell.kafka.consumer.record_source import (
+from sparkcohort.runtime.shell.kafka.fetch.new_source import bounds, new_record_source
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import is_of_another_log
+from sparkcohort.runtime.shell.kafka.fetch.record_source import (
     BATCH_BYTES,
     EndOfLog,
     Event,
@@ -50,7 +50,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Records,
     malformed_counts,
 )
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 from sparkcohort.runtime.text import printable
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 

@@ -23,7 +23,7 @@ from sparkcohort.runtime.member.state import ComputeAssignment
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
 from sparkcohort.runtime.shell.coordinator.load_watch import LoadWatch
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.assignor")
 

@@ -54,8 +54,8 @@ from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.history import History
 from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
-from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.shell.rpc.flight import EventQueue
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 from sparkcohort.runtime.shell.rpc.waiter import Waiter
 
 log = logging.getLogger("sparkcohort.coordinator")

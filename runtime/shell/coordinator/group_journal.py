@@ -31,9 +31,9 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group import Group, journal
 from sparkcohort.runtime.group.records import Record
 from sparkcohort.runtime.group.state import EmbeddedProtocol
-from sparkcohort.runtime.shell.process.executor import Executor
-from sparkcohort.runtime.shell.process.process_identity import here, started
 from sparkcohort.runtime.shell.rpc.connection_file import home
+from sparkcohort.runtime.shell.rpc.executor import Executor
+from sparkcohort.runtime.shell.rpc.process_identity import here, started
 from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
 
 log = logging.getLogger("sparkcohort.journal")

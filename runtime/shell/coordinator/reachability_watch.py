@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
-from sparkcohort.runtime.shell.process.clock import now_ms
+from sparkcohort.runtime.shell.rpc.clock import now_ms
 
 log = logging.getLogger("sparkcohort.reachability")
 

@@ -33,7 +33,7 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry, Un
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
-from sparkcohort.runtime.shell.process.clock import now_ms
+from sparkcohort.runtime.shell.rpc.clock import now_ms
 from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")

@@ -13,7 +13,7 @@ from sparkcohort.runtime.batches import slow_partitions
 from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
-from sparkcohort.runtime.shell.process.clock import now_ms
+from sparkcohort.runtime.shell.rpc.clock import now_ms
 
 log = logging.getLogger("sparkcohort.slow_partitions")
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from sparkcohort.runtime.shell.process.process_identity import stat_fields
+from sparkcohort.runtime.shell.rpc.process_identity import stat_fields
 
 WRITER = "async-log-write"
 """Spark's AsyncProgressTrackingMicroBatchExecution.ASYNC_LOG_WRITE_THREAD_NAME; Linux keeps 15 characters of a name."""

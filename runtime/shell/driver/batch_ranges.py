@@ -25,7 +25,7 @@ from sparkcohort.runtime.shell.driver.starting_offsets import (
     times_of,
 )
 from sparkcohort.runtime.shell.kafka import clients, errors
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.batch_options import BatchOptions
 from sparkcohort.runtime.shell.options.source_options import SourceOptions

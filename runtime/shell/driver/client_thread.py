@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.process.threads import LOOK_S, look
+from sparkcohort.runtime.shell.rpc.threads import LOOK_S, look
 
 T = TypeVar("T")
 RETRY_S = 0.1

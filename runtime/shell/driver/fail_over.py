@@ -27,9 +27,9 @@ from sparkcohort.runtime.shell.coordinator.group_journal import (
 )
 from sparkcohort.runtime.shell.driver.stream_process import driver_jvm
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.executor import Executor
-from sparkcohort.runtime.shell.process.process_identity import started
-from sparkcohort.runtime.shell.process.shutdown import CLOSE_S
+from sparkcohort.runtime.shell.rpc.executor import Executor
+from sparkcohort.runtime.shell.rpc.process_identity import started
+from sparkcohort.runtime.shell.rpc.shutdown import CLOSE_S
 
 log = logging.getLogger("sparkcohort.journal")
 

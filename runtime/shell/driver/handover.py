@@ -31,7 +31,7 @@ from sparkcohort.runtime.shell.kafka.handover_client import (
     in_words,
 )
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.threads import Supervised, look
+from sparkcohort.runtime.shell.rpc.threads import Supervised, look
 from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.handover")

@@ -29,8 +29,8 @@ from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.clock import now_ms
-from sparkcohort.runtime.shell.process.threads import Supervised, look
+from sparkcohort.runtime.shell.rpc.clock import now_ms
+from sparkcohort.runtime.shell.rpc.threads import Supervised, look
 
 log = clients.log
 

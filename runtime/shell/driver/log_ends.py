@@ -26,7 +26,7 @@ from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.epoch_ends import EpochEndLookup
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.threads import look
+from sparkcohort.runtime.shell.rpc.threads import look
 
 log = logging.getLogger("sparkcohort.log_ends")
 

@@ -24,9 +24,9 @@ from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.list_offsets import ask_leaders
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_first_records
-from sparkcohort.runtime.shell.process.clock import now_ms
-from sparkcohort.runtime.shell.process.threads import in_context
+from sparkcohort.runtime.shell.kafka.fetch.first_records import Found, read_first_records
+from sparkcohort.runtime.shell.rpc.clock import now_ms
+from sparkcohort.runtime.shell.rpc.threads import in_context
 from sparkcohort.runtime.text import counted
 
 log = logging.getLogger("sparkcohort.log_lookup")

@@ -39,16 +39,16 @@ from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.driver.run_status import RunStatus
 from sparkcohort.runtime.shell.kafka import epoch_ends
-from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.relay import Relay
+from sparkcohort.runtime.shell.kafka.fetch.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.relay import Relay
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
-from sparkcohort.runtime.shell.process.shutdown import Ender, Ending, Order
-from sparkcohort.runtime.shell.process.threads import look
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
+from sparkcohort.runtime.shell.rpc.shutdown import Ender, Ending, Order
+from sparkcohort.runtime.shell.rpc.threads import look
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.runtime.text import counted
 

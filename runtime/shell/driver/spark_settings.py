@@ -13,7 +13,7 @@ from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import properties_file
-from sparkcohort.runtime.shell.process.executor import NoExecutor, find_executor
+from sparkcohort.runtime.shell.rpc.executor import NoExecutor, find_executor
 
 _LARGEST: Final = 1 << 20  # bytes of a command line or a file of settings
 

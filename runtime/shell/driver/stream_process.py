@@ -10,7 +10,7 @@ import time
 from functools import cache
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
+from sparkcohort.runtime.shell.rpc.executor import Executor, NoExecutor, find_executor
 
 log = logging.getLogger("sparkcohort.process")
 

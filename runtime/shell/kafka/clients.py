@@ -18,7 +18,7 @@ from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
-from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 

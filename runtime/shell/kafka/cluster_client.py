@@ -33,7 +33,6 @@ from sparkcohort.runtime.kafka.cluster_messages import (
     MetadataQuestion,
 )
 from sparkcohort.runtime.kafka.fetch_messages import MalformedResponse, Metadata, Node, framed
-from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
@@ -44,9 +43,10 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import (
     UnsupportedBroker,
 )
 from sparkcohort.runtime.shell.kafka.fetch.metadata import LARGEST, MOST_REFUSALS, bootstrap_of, connect_to, weightiest
+from sparkcohort.runtime.shell.kafka.fetch.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
 from sparkcohort.runtime.shell.kafka.question_link import BrokerRequest, QuestionLink
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 T = TypeVar("T")
 log = logging.getLogger("sparkcohort.cluster")

@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
-from sparkcohort.runtime.shell.process.clock import now_ms
+from sparkcohort.runtime.shell.rpc.clock import now_ms
 
 log = clients.log
 

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
-from sparkcohort.runtime.shell.process.threads import Supervised, look
+from sparkcohort.runtime.shell.rpc.threads import Supervised, look
 
 log = logging.getLogger("sparkcohort.tokens")
 

@@ -28,8 +28,8 @@ from sparkcohort.runtime.shell.observe.metric_specs import COHORT_UP, METRICS, M
 from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
 from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
-from sparkcohort.runtime.shell.process.shutdown import Ending, Order
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.metrics")
 

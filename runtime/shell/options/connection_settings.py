@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp, with_trusted_certificates
-from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
+from sparkcohort.runtime.shell.options.kafka_settings import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
 from sparkcohort.runtime.text import printable

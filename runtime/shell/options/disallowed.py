@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, Fate
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN, Fate
 from sparkcohort.runtime.shell.options.table import KAFKA_ALIASES
 
 SETTING: Final = "spark.sql.kafka.disallowedOptions"

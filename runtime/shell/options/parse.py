@@ -11,12 +11,12 @@ from typing import Any, Final
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options import kafka_bounds as bounds
 from sparkcohort.runtime.shell.options.assignor_names import assignor_names
 from sparkcohort.runtime.shell.options.declaration import Reads, declared_options
 from sparkcohort.runtime.shell.options.disallowed import kafka_names
-from sparkcohort.runtime.shell.options.kafka_settings import bounds
-from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, Fate
-from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate
+from sparkcohort.runtime.shell.options.kafka_translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription, Start
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
 from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import redaction, tls_settings, token_settings
-from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS
+from sparkcohort.runtime.shell.options.kafka_settings import SETTINGS
 
 SENSITIVE = frozenset(row.name for row in SETTINGS if row.secret)
 _SENSITIVE_WORD = re.compile(

@@ -2,7 +2,7 @@
 
 An option with a value of its own is declared at its field, in ``source_options``.  Here stand those that are read together.
 Names and meanings are Spark's where Spark's Kafka source has the option, Kafka's where Kafka's consumer has it.
-Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: their table is ``kafka_settings.rows``.
+Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: their table is ``kafka_settings``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from sparkcohort.runtime.shell.options.declaration import Option, declared_options
-from sparkcohort.runtime.shell.options.kafka_settings.rows import Fate, names
+from sparkcohort.runtime.shell.options.kafka_settings import Fate, names
 from sparkcohort.runtime.shell.options.source_options import BatchOptions, SourceOptions
 
 _WHAT_IS_READ = (

@@ -3,4 +3,7 @@
 ``flight`` has both ends (Arrow Flight over mutual TLS), ``tls`` the run's certificate authority, ``endpoint`` the address and
 credentials for tasks, ``connection_file`` those for tools.  Each request runs in a thread of Flight's; each agent's pushed
 events leave through a queue of their own.
+
+And processes: ``threads`` supervises them (no thread dies unseen), ``shutdown`` ends what a process leaves, ``executor`` starts an agent,
+``clock`` is the one clock in milliseconds.
 """

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from sparkcohort.runtime.shell.process.threads import in_context
+from sparkcohort.runtime.shell.rpc.threads import in_context
 
 
 class Acceptor:

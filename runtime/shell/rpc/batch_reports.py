@@ -10,9 +10,9 @@ from typing import Final
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.progress")
 

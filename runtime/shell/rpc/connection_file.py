@@ -20,9 +20,9 @@ from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.shell.process.process_identity import Place, here, started
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.rpc.process_identity import Place, here, started
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 
 log = logging.getLogger("sparkcohort.connection")

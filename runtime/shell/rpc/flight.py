@@ -22,7 +22,7 @@ from pyarrow import flight
 
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.protocol.codec import MAX_BYTES, WireError
-from sparkcohort.runtime.shell.process.resources import raise_limit
+from sparkcohort.runtime.shell.rpc.resources import raise_limit
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
 
 EVENTS: Final = "Events"

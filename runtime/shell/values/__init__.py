@@ -2,4 +2,6 @@
 
 In comes the column of a batch and what was made of its schemas once; out come as many rows, null where a row was null or
 bad, and the bad ones with their reasons.  No row costs another one.  A decoder is for one thread at a time.
+
+Schemas from a registry are kept by id (``schema_registry``, ``writer_schemas``); ``registry_requests`` is the one place with a network.
 """

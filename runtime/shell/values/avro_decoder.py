@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sparkcohort.native._native import AvroDecoder
-from sparkcohort.runtime.shell.registry.schema_registry import NotYetKnownError, RegisteredText
 from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.schema_registry import NotYetKnownError, RegisteredText
 from sparkcohort.runtime.values.avro.columns import check_target, column_type
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema

@@ -48,7 +48,7 @@ def new_decoder(decoding: Decoding, target: ColumnType, which: str) -> Decoder:
 
 def _json(target: ColumnType, timezone: str) -> Decoder:
     from sparkcohort.runtime.shell.values.json_decoder import JsonValues  # noqa: PLC0415  each format by itself
-    from sparkcohort.runtime.values.json.zone import zone_table  # noqa: PLC0415
+    from sparkcohort.runtime.values.json_zone import zone_table  # noqa: PLC0415
 
     values = JsonValues(target, zone=zone_table(timezone or UTC))
 
@@ -64,8 +64,8 @@ def _avro(decoding: Decoding, target: ColumnType, ids: HeaderIds) -> AvroValues:
 
     writers: Writers | None = None
     if decoding.registry:
-        from sparkcohort.runtime.shell.registry.settings import read_settings  # noqa: PLC0415  only with a registry
-        from sparkcohort.runtime.shell.registry.writer_schemas import shared_writer_schemas  # noqa: PLC0415
+        from sparkcohort.runtime.shell.values.registry_settings import read_settings  # noqa: PLC0415  only with a registry
+        from sparkcohort.runtime.shell.values.writer_schemas import shared_writer_schemas  # noqa: PLC0415
 
         settings = read_settings(dict(decoding.registry))
         writers = shared_writer_schemas(settings).get if settings else None

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from sparkcohort.native._native import JsonDecoder
 from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
-from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
-from sparkcohort.runtime.values.json.zone import ZoneTable, packed_zone
+from sparkcohort.runtime.values.json_plan import JsonReason, packed, plan, words
+from sparkcohort.runtime.values.json_zone import ZoneTable, packed_zone
 from sparkcohort.runtime.values.types import ColumnType
 
 

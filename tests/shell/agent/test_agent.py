@@ -22,7 +22,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import to_json
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import address
-from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
+from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.hello import hello
 from tests.kit.rebalances import rebalances_of

@@ -9,7 +9,7 @@ import pytest
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal, Predecessor, RunIdentity, take
-from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.rpc.executor import Executor
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled
 from tests.kit.waiting import hold_for, wait_until
 

@@ -19,8 +19,8 @@ from sparkcohort.runtime.shell.agent import prefetch
 from sparkcohort.runtime.shell.agent.agent_config import MalformedConfig, from_json, to_json
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
+from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers, start_agent
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.buffered import buffered

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.cli.doctor import host, kafka
+from sparkcohort.cli import doctor_host as host
+from sparkcohort.cli import doctor_kafka as kafka
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce

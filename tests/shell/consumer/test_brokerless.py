@@ -6,8 +6,8 @@ from contextlib import closing
 from itertools import chain
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.produce import produce
 from tests.kit.record_sources import read_by

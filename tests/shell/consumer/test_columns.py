@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns, kafka_row
 from sparkcohort.runtime.values.formats import decoding

@@ -29,12 +29,12 @@ from sparkcohort.runtime.shell.coordinator.reachability_watch import (
     Stuck,
 )
 from sparkcohort.runtime.shell.coordinator.service import Service
-from sparkcohort.runtime.shell.kafka.consumer import relay as relaying
-from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, RelayedReader
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
-from sparkcohort.runtime.shell.process.clock import now_ms
+from sparkcohort.runtime.shell.kafka.fetch import relay as relaying
+from sparkcohort.runtime.shell.kafka.fetch.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.relay import Relay, RelayedReader
+from sparkcohort.runtime.shell.rpc.clock import now_ms
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
 from tests.kit.produce import produce

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError
 from tests.kit import segments
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer, value_of

@@ -14,10 +14,10 @@ import fastavro
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer import decoding_source
-from sparkcohort.runtime.shell.kafka.consumer.decoding_source import DecodingSource
-from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
+from sparkcohort.runtime.shell.kafka.fetch import decoding_source
+from sparkcohort.runtime.shell.kafka.fetch.decoding_source import DecodingSource
+from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.values import json_decoder
 from sparkcohort.runtime.values.columns import Columns, Field, kafka_row
 from sparkcohort.runtime.values.formats import Decoding, decoding

@@ -17,7 +17,7 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 from tests.kit.admin import COMPACTED
 from tests.kit.broker import Broker, Cluster

@@ -17,8 +17,8 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Records
+from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.fetch.record_source import EndOfLog, Records
 from sparkcohort.runtime.values.columns import Field, kafka_row
 from sparkcohort.runtime.values.formats import decoding
 from tests.kit.mock import MockCluster

@@ -11,7 +11,7 @@ import pytest
 
 from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, RangeReader
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until

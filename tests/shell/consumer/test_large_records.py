@@ -17,10 +17,10 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import CHUNK, ConsumerSource
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, MalformedRecordError, Records
-from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import CHUNK, ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.record_source import BATCH_BYTES, MalformedRecordError, Records
+from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.agents import TOPIC, World, pulled
 from tests.kit.broker import Broker
@@ -198,7 +198,7 @@ def test_a_record_that_can_not_be_had_is_not_asked_for_without_end(mock_broker: 
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 bootstrap, topic, failures = sys.argv[1:]
 reader = RangeReader({"bootstrap.servers": bootstrap, "log_level": 0})
 process, rows = ctypes.CDLL(None), 0

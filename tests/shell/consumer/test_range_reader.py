@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce, value_of

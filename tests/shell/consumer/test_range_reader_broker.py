@@ -11,8 +11,8 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
-from sparkcohort.runtime.shell.kafka.consumer import range_reader
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch import range_reader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from tests.kit.admin import LOG_APPEND_TIME
 from tests.kit.broker import Broker
 from tests.kit.produce import open_transaction, produce, producer

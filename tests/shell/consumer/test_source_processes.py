@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.mock import MockCluster
@@ -15,7 +15,7 @@ from tests.kit.record_sources import SOURCES, read_by
 
 UNENDING = """
 import socket, sys, time
-from sparkcohort.runtime.shell.kafka.consumer import consumer_source
+from sparkcohort.runtime.shell.kafka.fetch import consumer_source
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 consumer_source.CLOSE_S = 0.5
 login = socket.create_server(("127.0.0.1", 0))
@@ -42,7 +42,7 @@ TRICKLE = """
 import sys
 import psutil
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD

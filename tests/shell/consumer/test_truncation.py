@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.scripted_broker import ScriptedBroker, fetched, partition
 

@@ -18,7 +18,7 @@ from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import assignor_runner
-from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 from tests.kit.own_assignors import MISBEHAVIOURS, TOPICS, Own, everything_to, first, raises
 
 TIMEOUT_MS, LIMIT_S = 60_000, 20.0

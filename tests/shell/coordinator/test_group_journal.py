@@ -30,8 +30,8 @@ from sparkcohort.runtime.shell.coordinator.group_journal import (
     sweep,
     take,
 )
-from sparkcohort.runtime.shell.process.executor import Executor
-from sparkcohort.runtime.shell.process.process_identity import started
+from sparkcohort.runtime.shell.rpc.executor import Executor
+from sparkcohort.runtime.shell.rpc.process_identity import started
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.waiting import hold_for
 

@@ -17,8 +17,8 @@ from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.driver import fail_over, session
 from sparkcohort.runtime.shell.driver.fail_over import _is_free, _is_soon_free, _members
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.shell.process.executor import Executor
-from sparkcohort.runtime.shell.process.process_identity import started
+from sparkcohort.runtime.shell.rpc.executor import Executor
+from sparkcohort.runtime.shell.rpc.process_identity import started
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 LEAST = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t", "group.id": "g"}

@@ -11,7 +11,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
 from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered

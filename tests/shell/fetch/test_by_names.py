@@ -10,8 +10,8 @@ import pytest
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit import delivery

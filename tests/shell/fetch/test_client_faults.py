@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
+from sparkcohort.runtime.shell.kafka.fetch.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
@@ -279,7 +279,7 @@ def test_work_that_gets_no_thread_has_failed(monkeypatch: pytest.MonkeyPatch) ->
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 bootstrap, topic, failures = sys.argv[1:]

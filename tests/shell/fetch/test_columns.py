@@ -47,7 +47,7 @@ def rows_of(
 
 def decoder_schema(columns: Columns) -> pa.Schema:
     """The declared schema."""
-    from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+    from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 
     return arrow_rows.schema(columns)
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.connection import ConnectionRefused, Settings, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.record_source import settings_of
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
 from tests.kit.mock import MockCluster

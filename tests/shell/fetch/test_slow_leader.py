@@ -16,10 +16,10 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, Node
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import MOST_EXPECTED, Transport
+from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.certificates import Authority

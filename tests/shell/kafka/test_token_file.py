@@ -9,7 +9,7 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW

@@ -21,9 +21,9 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients, errors, tokens
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.record_source import RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse

@@ -21,9 +21,9 @@ from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import stream_process
 from sparkcohort.runtime.shell.driver.stream_process import InstanceLock
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.shell.process import executor
-from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
+from sparkcohort.runtime.shell.rpc import executor
 from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.streaming import agent_start
 from tests.kit.jars import QUICK, java
@@ -33,7 +33,7 @@ ABOVE = Path(__file__).parents[2] / "kit" / "java" / "Above.java"
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 FIND = """
 import json, os, select
-from sparkcohort.runtime.shell.process.executor import find_executor
+from sparkcohort.runtime.shell.rpc.executor import find_executor
 found = find_executor()
 os.pidfd_open(found.pid)
 print(json.dumps([found.pid, found.executor_id, found.host, found.cores, found.address("r"), found.instance_id()]))

@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = """
 import logging
-from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
+from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 for group in ("billing", "orders"):
     log_to_stderr(group)
 log = logging.getLogger("sparkcohort.task")

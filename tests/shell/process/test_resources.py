@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = (
     "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, {hard}));"
-    "from sparkcohort.runtime.shell.process.resources import raise_limit; raise_limit(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
+    "from sparkcohort.runtime.shell.rpc.resources import raise_limit; raise_limit(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
 )
 
 

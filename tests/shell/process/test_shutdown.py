@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.process import process_exit as goings
-from sparkcohort.runtime.shell.process.process_exit import until_gone
-from sparkcohort.runtime.shell.process.shutdown import Ending, Order
+from sparkcohort.runtime.shell.rpc import process_exit as goings
+from sparkcohort.runtime.shell.rpc.process_exit import until_gone
+from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
 from tests.kit.mock import MockCluster
 from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until

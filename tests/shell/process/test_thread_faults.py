@@ -15,7 +15,7 @@ from sparkcohort.runtime.shell.driver import group_commits
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
-from sparkcohort.runtime.shell.process.executor import start_agent
+from sparkcohort.runtime.shell.rpc.executor import start_agent
 from tests.kit.agents import TOPIC, World, gone, pulled, sockets
 from tests.kit.broker import Broker
 from tests.kit.faults import INSIDE

@@ -12,9 +12,9 @@ from contextvars import copy_context
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.process import threads
-from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
-from sparkcohort.runtime.shell.process.threads import Supervised, look
+from sparkcohort.runtime.shell.rpc import threads
+from sparkcohort.runtime.shell.rpc.log_lines import GROUP, OneLine
+from sparkcohort.runtime.shell.rpc.threads import Supervised, look
 from tests.kit.waiting import wait_until
 
 ERRORS = [RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"), SystemExit(3)]

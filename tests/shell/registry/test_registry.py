@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.registry.schema_registry import (
+from sparkcohort.runtime.shell.values.registry_settings import RegistrySettings, read_settings
+from sparkcohort.runtime.shell.values.schema_registry import (
     LOAD_S,
     NotYetKnownError,
     RegisteredText,
@@ -24,8 +25,7 @@ from sparkcohort.runtime.shell.registry.schema_registry import (
     UnknownSchemaError,
     subject_name,
 )
-from sparkcohort.runtime.shell.registry.settings import RegistrySettings, read_settings
-from sparkcohort.runtime.shell.registry.writer_schemas import (
+from sparkcohort.runtime.shell.values.writer_schemas import (
     ASK_AGAIN_S,
     MOST_THREADS,
     WriterSchemas,

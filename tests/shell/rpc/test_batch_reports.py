@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.shell.process.process_identity import started
 from sparkcohort.runtime.shell.rpc import batch_reports, connection_file
 from sparkcohort.runtime.shell.rpc.batch_reports import BatchReports
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.process_identity import started
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.waiting import wait_until
 

@@ -12,8 +12,8 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.streaming import agent_start, task
 from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader
 from tests.kit.agents import TOPIC, World

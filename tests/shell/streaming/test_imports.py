@@ -23,7 +23,7 @@ AGENTS = (
     "sparkcohort.streaming.agent_start",
 )
 TASKS = ("sparkcohort.streaming.task", "sparkcohort.runtime.shell.agent.task_client", "sparkcohort.assignors")
-PARSING = ("sparkcohort.runtime.shell.options.parse", "sparkcohort.runtime.shell.options.kafka_settings.rows")
+PARSING = ("sparkcohort.runtime.shell.options.parse", "sparkcohort.runtime.shell.options.kafka_settings")
 READER = ("sparkcohort.streaming.reader", "sparkcohort.streaming.planner")
 ARROW = ("pyarrow", "numpy", "msgspec")
 

@@ -20,11 +20,11 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.log_lines import GROUP, OneLine
 from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from sparkcohort.streaming import task

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.native._native import AvroDecoder
-from sparkcohort.runtime.shell.registry.schema_registry import (
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.shell.values.registry_settings import read_settings
+from sparkcohort.runtime.shell.values.schema_registry import (
     NotYetKnownError,
     RegisteredText,
     RegistryUnavailableError,
     SchemaRegistry,
 )
-from sparkcohort.runtime.shell.registry.settings import read_settings
-from sparkcohort.runtime.shell.registry.writer_schemas import WriterSchemas
-from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.shell.values.writer_schemas import WriterSchemas
 from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op

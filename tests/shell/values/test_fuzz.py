@@ -14,7 +14,7 @@ from sparkcohort.native import _native
 from sparkcohort.runtime.shell.values.arrow_types import arrow_type
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
-from sparkcohort.runtime.values.json.plan import JsonReason
+from sparkcohort.runtime.values.json_plan import JsonReason
 from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
 from sparkcohort.runtime.values.types import ColumnType, packed
 from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, protobuf_fuzz

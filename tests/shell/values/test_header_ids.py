@@ -13,10 +13,10 @@ from confluent_kafka.serialization import SerializationError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.shell.registry.writer_schemas import MOST_ID
 from sparkcohort.runtime.shell.values import header_ids
 from sparkcohort.runtime.shell.values.arrow_types import arrow_type
 from sparkcohort.runtime.shell.values.header_ids import HeaderIds
+from sparkcohort.runtime.shell.values.writer_schemas import MOST_ID
 from sparkcohort.runtime.values.columns import HEADERS
 
 MINE, OTHER = "__value_schema_id", "__key_schema_id"

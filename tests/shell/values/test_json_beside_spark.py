@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
-from sparkcohort.runtime.values.json.zone import zone_table
+from sparkcohort.runtime.values.json_zone import zone_table
 from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping, struct
 from tests.kit import json_records as drawn
 from tests.kit.plain_rows import plain, plain_rows

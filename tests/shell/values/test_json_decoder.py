@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparkcohort.native import _native
 from sparkcohort.runtime.shell.values.json_decoder import BadJson, JsonValues
-from sparkcohort.runtime.values.json.plan import JsonReason
+from sparkcohort.runtime.values.json_plan import JsonReason
 from sparkcohort.runtime.values.types import (
     BIGINT,
     DOUBLE,

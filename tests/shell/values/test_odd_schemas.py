@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op

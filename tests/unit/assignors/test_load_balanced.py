@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition, find_assignor
-from sparkcohort.assignors.load.weights import weigh_partitions
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, shares
+from sparkcohort.assignors.load_weights import weigh_partitions
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from tests.kit import groups
 

@@ -10,7 +10,7 @@ import pytest
 from sparkcohort.runtime.errors import CohortError, OptionError, named
 from sparkcohort.runtime.protocol.calls import ClaimReply
 from sparkcohort.runtime.shell.options.security_settings import redact_text
-from sparkcohort.runtime.shell.process.log_lines import OneLine
+from sparkcohort.runtime.shell.rpc.log_lines import OneLine
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.task import _accepted
 

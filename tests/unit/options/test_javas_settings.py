@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.record_source import librdkafkas, settings_of
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
+from sparkcohort.runtime.shell.kafka.fetch.record_source import librdkafkas, settings_of
 from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
-from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, SETTINGS, Fate
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, SETTINGS, Fate
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit.kafka_settings import NUMBERS, JavasSetting, consumer_settings

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, Fate, names
-from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate, names
+from sparkcohort.runtime.shell.options.kafka_translate import in_librdkafkas_words
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.security_settings import (
     SENSITIVE,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.redaction import REDACTED, WITHHELD, redact_secrets
-from sparkcohort.runtime.shell.registry.settings import RegistrySettings
+from sparkcohort.runtime.shell.values.registry_settings import RegistrySettings
 
 TEXTS = (
     "No provider for SASL mechanism PLAIN: recompile librdkafka with libsasl2 or openssl support",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from sparkcohort.runtime.shell.options.kafka_settings.rows import (
+from sparkcohort.runtime.shell.options.kafka_settings import (
     OTHER_LOGINS_BEGIN,
     ROWS,
     SETTINGS,
@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import (
     column,
     names,
 )
-from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words
+from sparkcohort.runtime.shell.options.kafka_translate import in_librdkafkas_words
 from sparkcohort.runtime.shell.options.security_settings import is_sensitive
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
 from tests.kit.sources import nodes

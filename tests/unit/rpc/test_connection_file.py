@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.process.process_identity import here
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.process_identity import here
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 

@@ -12,8 +12,8 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, Struc
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, from_json, to_json
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
+from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns
 from sparkcohort.streaming.source import CohortSource

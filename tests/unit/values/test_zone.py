@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
-from sparkcohort.runtime.values.json.zone import UnknownZoneError, zone_of, zone_table
+from sparkcohort.runtime.values.json_zone import UnknownZoneError, zone_of, zone_table
 from sparkcohort.runtime.values.types import ColumnType, struct
 
 SOME = sorted(available_timezones() & {

@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records, RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.record_source import PartitionError, Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 

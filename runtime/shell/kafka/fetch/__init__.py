@@ -1,7 +1,11 @@
-"""Our own Fetch client, in the order of the data.
+"""The source of record batches: ranges of offsets in, Arrow record batches out.
 
-``connection`` lets a process in to one broker; ``cluster`` knows who leads what (``metadata`` asks); ``broker`` has one
-connection, its fetch session and the one request under way; ``assigned_partition`` what was asked for and handed out; ``fetch_client``
-polls them all in one thread; ``decode`` and ``compression`` turn batches into Arrow's buffers; ``source`` is the seam's other
-side and falls back to librdkafka.  Connecting and asking block, so they run in ``background``'s threads.
+``record_source`` is the seam: partitions and positions in, events with records out.  ``new_source`` chooses: our own client, or
+confluent-kafka's consumer (``consumer_source``) for what only librdkafka has.  ``range_reader`` reads ranges to their end by the rules of
+``batches.range_progress``; ``relay`` does it for a task that does not reach a broker.  A source belongs to the thread that polls it.
+
+Our own client, in the order of the data: ``connection`` lets a process in to one broker; ``cluster`` knows who leads what (``metadata``
+asks); ``broker`` has one connection, its fetch session and the one request under way; ``assigned_partition`` what was asked for and handed
+out; ``fetch_client`` polls them all in one thread; ``decode`` and ``compression`` turn batches into Arrow's buffers; ``source`` is the
+seam's other side.  Connecting and asking block, so they run in ``background``'s threads.
 """

@@ -12,8 +12,10 @@ from confluent_kafka import KafkaError
 from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
-from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.record_source import (
+from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
+from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
+from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
+from sparkcohort.runtime.shell.kafka.fetch.record_source import (
     Event,
     Largest,
     MalformedRecordError,
@@ -22,8 +24,6 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     header_error,
     timestamp_error,
 )
-from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
-from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 from sparkcohort.runtime.values.columns import Columns, fields_of
 
 ROW_BYTES = 40  # more than that of a record is asked for: the next batch may not pack as well

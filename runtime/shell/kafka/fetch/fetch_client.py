@@ -34,14 +34,6 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 from sparkcohort.runtime.kafka.fetch_session import Key, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
-from sparkcohort.runtime.shell.kafka.consumer.record_source import (
-    BATCH_RECORDS,
-    EndOfLog,
-    Event,
-    Largest,
-    PartitionError,
-    Records,
-)
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
     LEAST_BYTES,
     MOVED,
@@ -63,8 +55,16 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import (
 )
 from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
+from sparkcohort.runtime.shell.kafka.fetch.record_source import (
+    BATCH_RECORDS,
+    EndOfLog,
+    Event,
+    Largest,
+    PartitionError,
+    Records,
+)
 from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
-from sparkcohort.runtime.shell.options.kafka_settings.rows import value_of
+from sparkcohort.runtime.shell.options.kafka_settings import value_of
 from sparkcohort.runtime.values.columns import Columns
 
 WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no socket tells

@@ -9,7 +9,7 @@ from typing import Any, Self
 from sparkcohort.runtime.kafka.fetch_messages import fetch_request
 from sparkcohort.runtime.kafka.fetch_session import Request
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import by_topic
-from sparkcohort.runtime.shell.options.kafka_settings.rows import value_of
+from sparkcohort.runtime.shell.options.kafka_settings import value_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.consumer.record_source import (
+from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
+from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
+from sparkcohort.runtime.shell.kafka.fetch.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
     UNHURRIED,
@@ -31,9 +34,6 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     RecordSource,
     settings_of,
 )
-from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
-from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
 from sparkcohort.runtime.values.columns import Columns
 
 RETURN_S, MOST_RETURN_S = 300.0, 3600.0  # after so long the fetcher is tried again; doubled each time that was in vain

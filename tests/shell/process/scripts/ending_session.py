@@ -18,7 +18,7 @@ from confluent_kafka import Consumer
 from sparkcohort.assignors import ASSIGNORS
 from sparkcohort.runtime.shell.driver.session import Session
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.shell.process.shutdown import Order
+from sparkcohort.runtime.shell.rpc.shutdown import Order
 
 
 def say(**said: object) -> None:

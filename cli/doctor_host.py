@@ -1,0 +1,364 @@
+"""What this host has for a query: interpreters, versions, Java, proxies, limits, ports, and the memory that executors get."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from contextlib import closing
+from importlib import metadata
+from importlib.util import MAGIC_NUMBER, find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from sparkcohort.cli.diagnosis import Check, failed, not_asked, ok, warning
+from sparkcohort.runtime.kafka.addresses import bare, joined
+
+ANSWER_S: Final = 30.0
+"""Patience with a Python or Java that is started: on a busy machine an import takes seconds."""
+LEAST_FILES: Final = 4096
+AGENT_MIB: Final = 86
+"""What an agent takes beside its ``buffer.bytes`` (docs/operate/sizing.md: 150 MiB with 64)."""
+WORKER_MIB: Final = 100
+LEAST_OVERHEAD_MIB: Final = 384
+_LOOK: Final = (
+    "import json,sys\n"
+    "try:\n"
+    " import sparkcohort.streaming.source;why=''\n"
+    "except BaseException as error:\n"
+    " why=type(error).__name__+': '+str(error)[:200]\n"
+    "from importlib.metadata import version\n"
+    "def of(name):\n"
+    " try: return version(name)\n"
+    " except Exception: return ''\n"
+    "print('COHORT '+json.dumps([sys.executable,'.'.join(map(str,sys.version_info[:3])),of('sparkcohort'),of('pyspark'),why]))\n"
+)
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+
+def interpreters() -> list[Check]:
+    """The Python that Spark would start for the driver, and the one for executors, as far as this host tells."""
+    worker = os.environ.get("PYSPARK_PYTHON") or "python3"
+    driver = os.environ.get("PYSPARK_DRIVER_PYTHON") or worker
+    set_by = "PYSPARK_PYTHON" if "PYSPARK_PYTHON" in os.environ else "not set: the first python3 in PATH"
+    checks = [_python("Python of executors and sources", worker, set_by)]
+    if driver != worker:
+        checks.append(_python("Python of the driver", driver, "PYSPARK_DRIVER_PYTHON"))
+    return checks
+
+
+def _python(check: str, command: str, set_by: str) -> Check:
+    local = ".".join(map(str, sys.version_info[:2]))
+    remedy = f"export PYSPARK_PYTHON={sys.executable} (this command's, which has Cohort) before the session is made, for the driver; spark.pyspark.python alone doesn't do"
+    subject = f"{command} ({set_by})"
+    try:
+        done = subprocess.run(
+            [command, "-c", _LOOK],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return failed(check, f"{subject} does not answer within {ANSWER_S:g} s: is it a Python?", remedy)
+    except OSError as error:
+        return failed(check, f"{subject} does not run: {error.strerror}", remedy)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("COHORT ")]
+    if not lines:
+        return failed(check, f"{subject} is no Python: it ended with status {done.returncode}", remedy)
+    path, version, cohort, pyspark, trouble = json.loads(lines[-1].removeprefix("COHORT "))
+    if trouble:
+        return failed(check, f"{path} ({version}, {set_by}) can't load Cohort: {trouble}", remedy)
+    if version.rpartition(".")[0] != local:
+        return failed(
+            check, f"{path} is {version}, this command's is {local}", f"{remedy}; driver and executors need the same"
+        )
+    if cohort != metadata.version("sparkcohort"):
+        return failed(
+            check,
+            f"{path} has sparkcohort {cohort}, this command's is {metadata.version('sparkcohort')}",
+            "install the same version in both",
+        )
+    return ok(check, f"{path} ({version}, {set_by}), sparkcohort {cohort}, pyspark {pyspark or 'of the cluster'}")
+
+
+def versions() -> list[Check]:
+    """PySpark and Java."""
+    checks = []
+    try:
+        pyspark = metadata.version("pyspark")
+        fine = tuple(int(part) for part in re.findall(r"\d+", pyspark)[:2]) >= (4, 2)
+        checks.append(
+            ok("PySpark", pyspark)
+            if fine
+            else failed("PySpark", pyspark, "upgrade it to 4.2 or newer, on the driver and the executors")
+        )
+    except metadata.PackageNotFoundError:
+        checks.append(
+            warning(
+                "PySpark", "not in this Python", "pip install 'sparkcohort[spark]', unless the cluster brings its own"
+            )
+        )
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        place = f"JAVA_HOME={home} has none" if home else "neither JAVA_HOME nor PATH has one"
+        return [
+            *checks,
+            warning("Java", place, "install Java 17 or 21 and set JAVA_HOME, unless the driver runs elsewhere"),
+        ]
+    return [*checks, ok("Java", java)]
+
+
+def archive() -> list[Check]:
+    """Whether Spark's archive of PySpark is compiled for this Python; nothing where there is none.
+
+    Spark puts it first on the path of each Python that it starts, and gives the one of a query's source ten seconds.
+    """
+    home, check = os.environ.get("SPARK_HOME"), "archive of PySpark"
+    if not home:
+        spec = find_spec("pyspark")
+        if spec is None or spec.origin is None:
+            return []
+        home = str(Path(spec.origin).parent)
+    file = Path(home, "python", "lib", "pyspark.zip")
+    if not file.is_file():
+        return []
+    try:
+        with zipfile.ZipFile(file) as modules, modules.open("pyspark/__init__.pyc") as compiled:
+            magic = compiled.read(len(MAGIC_NUMBER))
+    except KeyError:
+        magic = b""
+    except (OSError, zipfile.BadZipFile) as error:
+        return [failed(check, f"{file} can't be read: {error}", "install Spark again")]
+    version = ".".join(map(str, sys.version_info[:2]))
+    if magic == MAGIC_NUMBER:
+        return [ok(check, f"{file} is compiled for Python {version}")]
+    return [
+        warning(
+            check,
+            f"{file} is not compiled for Python {version}: each Python that Spark starts compiles it, a second of a core; on a busy host queries fail with 'Python worker failed to connect back'",
+            f"while no Spark runs: {_compile_command(file)}",
+        )
+    ]
+
+
+def _compile_command(file: Path) -> str:
+    """One line of shell, with what Python and coreutils bring."""
+    python, target = shlex.quote(sys.executable), shlex.quote(str(file))
+    # unchecked-hash: zipimport compares times in the zone of the process, and takes another zone's for a stale module.
+    # install: uv links what it installs to its cache, so the file is replaced and not written to.
+    return (
+        f'(cd "$(mktemp -d)" && {python} -m zipfile -e {target} . && '
+        f"{python} -m compileall -q -b --invalidation-mode unchecked-hash pyspark && "
+        f"{python} -m zipfile -c pyspark.zip pyspark && install -m 644 pyspark.zip {target})"
+    )
+
+
+def proxies(options: Mapping[str, str]) -> Check:
+    """Whether a proxy stands in the way: Kafka and the run's own port go past it, tokens and registries don't."""
+    names = [
+        name
+        for name in ("grpc_proxy", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        if os.environ.get(name)
+    ]
+    if not names:
+        return ok("proxies", "none is set")
+    urls = [name for name in ("schema.registry.url", "kafka.sasl.oauthbearer.token.endpoint.url") if options.get(name)]
+    if urls:
+        return warning(
+            "proxies", f"{', '.join(names)} set", f"if {', '.join(urls)} should go past it, name its host in no_proxy"
+        )
+    return ok("proxies", f"{', '.join(names)} set; Kafka and the group's port go past it")
+
+
+def limits() -> list[Check]:
+    """File descriptors, addresses, threads and shared memory."""
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    enough = files == unlimited or files >= LEAST_FILES
+    checks = [
+        ok(
+            "file descriptors",
+            f"hard limit {'none' if files == unlimited else files}; driver and agents raise theirs to it",
+        )
+        if enough
+        else warning(
+            "file descriptors", f"hard limit {files}", f"ulimit -Hn {LEAST_FILES} or more (limits.conf, LimitNOFILE=)"
+        )
+    ]
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != unlimited and space < 2 << 30:
+        checks.append(
+            warning(
+                "address space",
+                f"{space >> 20} MiB",
+                "ulimit -v unlimited: a Python with Arrow takes 1.9 GiB of addresses",
+            )
+        )
+    else:
+        checks.append(ok("address space", "no limit below 2 GiB"))
+    try:
+        descriptor = os.memfd_create("cohort-doctor", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, 1 << 20)
+        os.close(descriptor)
+        checks.append(
+            ok("shared memory", "anonymous files work; neither /dev/shm nor locked memory (ulimit -l) is used")
+        )
+    except OSError as error:
+        checks.append(
+            failed(
+                "shared memory",
+                f"memfd_create: {error.strerror}",
+                "let the container's seccomp profile allow memfd_create",
+            )
+        )
+    return checks
+
+
+def ports(options: Mapping[str, str]) -> list[Check]:
+    """The group's port on this host, and that of metrics.
+
+    Where agents dial (``coordinator.host``) may be an address of a service or a router: the coordinator listens on all addresses.
+    """
+    address = bare(options.get("metrics.address") or "127.0.0.1")
+    return [
+        _port("coordinator.port", options.get("coordinator.port"), ""),
+        _port("metrics.port", options.get("metrics.port"), address),
+    ]
+
+
+def _port(name: str, text: str | None, address: str) -> Check:
+    if not text or text == "0":
+        return ok(name, "left out: any free port" if name == "coordinator.port" else "left out: no metrics are served")
+    if not (text.isascii() and text.isdigit() and int(text) < 65536):
+        return failed(name, f"{text} is no port", f"give {name} a number from 0 to 65535")
+    listener = joined(address or "*", int(text))
+    try:
+        family, *_, address_info = socket.getaddrinfo(address or "0.0.0.0", int(text), type=socket.SOCK_STREAM)[0]  # noqa: S104
+        with closing(socket.socket(family)) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address_info)
+    except (OSError, UnicodeError) as error:  # of a name with an empty label nobody can be asked
+        reason = error if isinstance(error, OSError) else OSError("not a host name")
+        remedy = f"give {name} a free port of this host, or leave it out"
+        if name == "metrics.port" and reason.errno not in (errno.EADDRINUSE, errno.EACCES):
+            remedy = "give metrics.address 127.0.0.1, 0.0.0.0, or an address of the driver's host"
+        return failed(name, f"{listener}: {reason.strerror or reason}", remedy)
+    return ok(name, f"{listener} is free on this host, now")
+
+
+def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Check:
+    """``spark.executor.memoryOverhead`` against what an agent and the Python workers take (docs/operate/sizing.md)."""
+    name = "memory overhead"
+    try:
+        buffer = int(options.get("buffer.bytes") or 64 << 20) >> 20
+        cores = int(conf.get("spark.executor.cores") or 1)
+        memory_mib = _mib(conf.get("spark.executor.memory") or "1g")
+        factor = float(conf.get("spark.executor.memoryOverheadFactor") or 0.1)
+        setting = conf.get("spark.executor.memoryOverhead")
+        overhead = _mib(setting) if setting else max(LEAST_OVERHEAD_MIB, int(memory_mib * factor))
+    except (ValueError, OverflowError) as error:
+        return failed(name, str(error), "correct the value")
+    need = AGENT_MIB + buffer + WORKER_MIB * cores
+    sizes = f"{overhead} MiB{'' if setting else ' (by default)'} for an agent of {AGENT_MIB + buffer} MiB and {cores} Python workers of {WORKER_MIB} MiB each"
+    if overhead < need:
+        return warning(
+            name,
+            f"{sizes}, and Spark's own needs",
+            f"--conf spark.executor.memoryOverhead={need + LEAST_OVERHEAD_MIB}m",
+        )
+    return ok(name, sizes)
+
+
+def _mib(text: str) -> int:
+    """Spark's sizes; a bare number of these settings is MiB."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is no size such as 768m")
+    return int(float(match[1]) * {"": 1, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}[match[2].lower()])
+
+
+def spark_conf(pairs_of_options: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """Spark's settings: ``spark-defaults.conf`` of this host and what was given; and where from, in words."""
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if (home := os.environ.get("SPARK_HOME")) else "")
+    path = Path(folder) / "spark-defaults.conf"
+    if not folder or not path.is_file():
+        return dict(pairs_of_options), "--conf"
+    try:
+        lines = path.read_text(errors="replace")[: 1 << 20].splitlines()
+    except OSError as error:
+        return dict(pairs_of_options), f"--conf; {path} can't be read: {error.strerror}"
+    pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines if line.strip().startswith("spark."))
+    return {**{pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}, **pairs_of_options}, str(path)
+
+
+def executors(master: str | None, conf: Mapping[str, str], timeout_s: float) -> list[Check]:
+    """A job of 32 short tasks asks executors for their Pythons, in a process of its own that has at most ``timeout_s``."""
+    program = (
+        "import json,sys\nfrom pyspark.sql import SparkSession\nfrom sparkcohort.registration import interpreters\n"
+        "builder=SparkSession.builder.appName('cohort doctor')\n"
+        "for name,value in json.load(sys.stdin).items(): builder=builder.config(name,value)\n"
+        "spark=builder.getOrCreate()\n"
+        "try: print('COHORT '+json.dumps([list(each) for each in interpreters(spark)]))\n"
+        "except Exception as error: print('FAILED '+' '.join(str(error).split())[:600])\n"
+        "finally: spark.stop()\n"
+    )
+    settings = json.dumps({**conf, **({"spark.master": master} if master else {})})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            input=settings,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [
+            failed(
+                "executors",
+                f"no answer within {timeout_s:g} s",
+                "is --master right, and has the cluster room for a job?",
+            )
+        ]
+    for line in done.stdout.splitlines():
+        if line.startswith("COHORT "):
+            return [_executor(each) for each in json.loads(line.removeprefix("COHORT "))]
+        if line.startswith("FAILED "):
+            return [failed("executors", line.removeprefix("FAILED "), "as it says")]
+    lines = [line.strip() for line in done.stderr.splitlines() if not line.lstrip().startswith(("at ", "... "))]
+    words = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), "nothing was said")
+    return [
+        failed("executors", f"Spark did not start: {words[:300]}", "try spark-submit with the same --master and --conf")
+    ]
+
+
+def _executor(answer: list[Any]) -> Check:
+    path, version, host, trouble = answer
+    check = f"executor on {host}"
+    if trouble:
+        return failed(
+            check,
+            f"{path} ({version}) can't load Cohort: {trouble}",
+            "install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host",
+        )
+    local = ".".join(map(str, sys.version_info[:2]))
+    if version.rpartition(".")[0] != local:
+        return failed(check, f"{path} is {version}, the driver's {local}", "the same Python version on every host")
+    return ok(check, f"{path} ({version})")
+
+
+NO_EXECUTORS: Final = not_asked(
+    "executors", "not asked", "--executors --master MASTER starts a small Spark job that asks them"
+)

@@ -1,0 +1,39 @@
+"""Calls that block, made by a few threads for one that must not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from sparkcohort.runtime.shell.rpc.threads import in_context
+
+log = logging.getLogger("sparkcohort.threads")
+
+
+class BlockingCalls:
+    """As many calls at a time as there are threads; the others wait, in order.  A thread is started when it is needed."""
+
+    def __init__(self, threads: int) -> None:
+        """No thread yet."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="cohort-call")
+        self._closed = False
+
+    def put(self, call: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Have this called; ``failed`` is called where it raises.  Raises RuntimeError where no thread can be had."""
+
+        def attempt() -> None:
+            try:
+                call()
+            except BaseException:  # a caller that waits for an answer is told that none comes
+                log.exception("a call to the coordinator failed")
+                if failed is not None:
+                    failed()
+
+        if not self._closed:
+            self._pool.submit(in_context(attempt))
+
+    def close(self) -> None:
+        """Make no more calls; one that is under way comes to its end."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,169 @@
+"""The schemas that records were written with, each fetched once per process, by background threads.
+
+A decoder waits ``WAIT_S`` at most: records of a schema that is being fetched wait, records of other schemas go on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sparkcohort.runtime.shell.values.registry_settings import RegistrySettings
+from sparkcohort.runtime.shell.values.schema_registry import (
+    NotYetKnownError,
+    RegisteredText,
+    RegistryError,
+    RegistryUnavailableError,
+    SchemaRegistry,
+    UnknownSchemaError,
+)
+
+ASK_AGAIN_S = 1.0
+"""After so long an id without a schema is requested again: the registry may have it by now, or answer again."""
+MOST_ID = 2**31 - 1
+"""A registry's ids are Java ints, and it refuses a request for a larger one: the record's partition would wait for ever."""
+MOST_REFUSED = 10_000
+WAIT_S = 0.5
+"""How long a decoder waits for an answer: a healthy registry has answered by then."""
+MOST_THREADS = 4
+
+
+class _SchemaFetch:
+    """A schema that is being fetched; all threads that need it wait for the same answer."""
+
+    def __init__(self, schema_id: int | str) -> None:
+        self.schema_id = schema_id
+        self.done = threading.Event()
+        self.deadline = time.monotonic() + WAIT_S
+
+
+class _NoSchema(NamedTuple):
+    """The registry's answer for an id without a schema; times by ``time.monotonic``."""
+
+    first_s: float  # of the first in a row of answers without a schema
+    retry_s: float  # the id is requested again from here on; later than ``first_s``
+    reason: str | RegistryError  # text: no record with the id can be read; error: that is unknown yet
+
+
+class WriterSchemas:
+    """Schemas by id or GUID, or the reasons why there are none.  For any thread.
+
+    A record with an unknown id is not bad before ``timeout_s`` has passed since the first request: a follower behind its leader
+    does not have the id *yet*, and records that are read as nulls stay nulls.
+    """
+
+    def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._registry, self._clock = registry, clock
+        self._lock = threading.Lock()
+        self._requests: dict[int | str, _SchemaFetch] = {}  # without an answer yet
+        self._unasked: deque[_SchemaFetch] = deque()  # those of them that wait for a thread
+        self._threads = 0
+        self._schemas: dict[int | str, RegisteredText] = {}
+        self._refused: OrderedDict[int | str, _NoSchema] = OrderedDict()  # at most MOST_REFUSED, the oldest first
+
+    def get(self, schema_id: int | str) -> RegisteredText | str:
+        """The schema of an id, or the reason why no record with this id can be read.
+
+        Raises RegistryError while the registry is slow, away, or refuses the login: the record may be good.
+        """
+        if isinstance(schema_id, int) and schema_id > MOST_ID:
+            return f"schema {schema_id} is in no registry: ids are at most {MOST_ID}"
+        with self._lock:
+            answer = self._stored_answer(schema_id)
+            if answer is not None:
+                return answer
+            request = self._requests.get(schema_id) or self._request(schema_id)
+        request.done.wait(max(request.deadline - time.monotonic(), 0.0))
+        with self._lock:
+            answer = self._stored_answer(schema_id)
+        if answer is None:
+            raise RegistryUnavailableError(
+                f"The schema registry {self._registry.place} has not answered for schema {schema_id} yet."
+            )
+        return answer
+
+    def close(self) -> None:
+        """End all waits for the registry; cached schemas stay."""
+        self._registry.close()
+
+    def _stored_answer(self, schema_id: int | str) -> RegisteredText | str | None:
+        if schema_id in self._schemas:
+            return self._schemas[schema_id]
+        refusal = self._refused.get(schema_id)
+        if refusal is None or self._clock() >= refusal.retry_s:
+            return None
+        if isinstance(refusal.reason, RegistryError):
+            raise type(refusal.reason)(str(refusal.reason))  # each thread its own
+        return refusal.reason
+
+    def _request(self, schema_id: int | str) -> _SchemaFetch:
+        """Queue a request for an id; ``MOST_THREADS`` requests run at once."""
+        request = self._requests[schema_id] = _SchemaFetch(schema_id)
+        self._unasked.append(request)
+        if self._threads < MOST_THREADS:
+            try:
+                threading.Thread(target=self._ask, name="cohort-schemas", daemon=True).start()
+                self._threads += 1
+            except RuntimeError as error:  # the system has no thread for it
+                self._unasked.remove(request)
+                self._store_answer(request, RegistryError(f"Schema {schema_id} can't be asked for: {error}"))
+        return request
+
+    def _ask(self) -> None:
+        """The thread's work: answer queued requests, and end when there are none."""
+        while True:
+            with self._lock:
+                if not self._unasked:
+                    self._threads -= 1
+                    return
+                request = self._unasked.popleft()
+            answer = self._answer(request.schema_id)
+            with self._lock:
+                self._store_answer(request, answer)
+
+    def _answer(self, schema_id: int | str) -> RegisteredText | RegistryError:
+        try:
+            return self._registry.by_id(schema_id)
+        except RegistryError as error:
+            return error
+        except Exception as error:  # noqa: BLE001  the waiting threads must get an answer after any error
+            return RegistryError(f"Schema {schema_id} could not be asked for: {type(error).__name__}: {error}")
+
+    def _store_answer(self, request: _SchemaFetch, answer: RegisteredText | RegistryError) -> None:
+        schema_id, refusal = request.schema_id, self._refused.pop(request.schema_id, None)
+        if isinstance(answer, RegisteredText):
+            self._schemas[schema_id] = answer
+        else:
+            self._refused[schema_id] = self._no_schema(refusal, answer)
+            while len(self._refused) > MOST_REFUSED:
+                self._refused.popitem(last=False)
+        del self._requests[schema_id]
+        request.done.set()
+
+    def _no_schema(self, refusal: _NoSchema | None, answer: RegistryError) -> _NoSchema:
+        now, patience_s = self._clock(), self._registry.timeout_s
+        # An id that was not requested for so long counts as a new one: its records get the whole time again.
+        first_s = now if refusal is None or now - refusal.retry_s > patience_s else refusal.first_s
+        reason: str | RegistryError = answer
+        if isinstance(answer, UnknownSchemaError):
+            reason = (
+                str(answer) if now - first_s >= patience_s else NotYetKnownError(f"{answer} It is asked for again.")
+            )
+        return _NoSchema(first_s, now + ASK_AGAIN_S, reason)
+
+
+_by_registry: dict[tuple[int, tuple[tuple[str, str], ...]], WriterSchemas] = {}
+_registry_lock = threading.Lock()
+
+
+def shared_writer_schemas(settings: RegistrySettings) -> WriterSchemas:
+    """This process's schemas of a registry.  A forked process gets its own: connections and threads can't be shared."""
+    with _registry_lock:
+        key = os.getpid(), settings.key
+        if key not in _by_registry:
+            _by_registry[key] = WriterSchemas(SchemaRegistry(settings))
+        return _by_registry[key]
