@@ -1,6 +1,6 @@
 """Who gets which partition: pure values in, pure values out.
 
-Law: the same answer to the same input, in whatever order it comes; Kafka's own example:
+Law: an answer depends on the input alone, and not on its order.  Kafka's own example:
 
 >>> from sparkcohort.assignors import MemberSubscription, find_assignor
 >>> both = MemberSubscription(("t0", "t1"))
@@ -48,7 +48,7 @@ class UnknownAssignor(LookupError):
 
 
 def find_assignor(name: str, assignors: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """Return the assignor of this name among those there are; raises UnknownAssignor naming the nearest."""
+    """Return the assignor of this name.  Raises UnknownAssignor, which names the nearest."""
     if name in assignors:
         return assignors[name]
     near = difflib.get_close_matches(name, assignors, n=1, cutoff=0.4)

@@ -1,6 +1,6 @@
-"""What every assignor is given and gives, and the arithmetic that they share.
+"""The input and the output of every assignor, and the arithmetic that they share.
 
-Laws of every assignment: only what exists, only to subscribers, nothing to two members; and complete once the rounds end.
+Laws of every assignment: only partitions that exist, only to subscribers, none to two members; and complete once the rounds end.
 
 >>> C0, C1 = MemberSubscription(("t1", "t0")), MemberSubscription(("t1", "gone"))
 >>> subscribers({"t0": 3, "t1": 3, "t2": 3}, {"C1": C1, "C0": C0})
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Partition: TypeAlias = tuple[str, int]
 Assignment: TypeAlias = Mapping[str, tuple[Partition, ...]]
-"""By member id; large groups get one whose tuples are made when they are asked for (``packed``)."""
+"""By member id.  In large groups a member's tuple is made when it is read (``packed``)."""
 Racks: TypeAlias = Mapping[str, Sequence[Collection[str]]]
 """By topic, for each of its partitions in order, the racks that have a replica; a topic may be missing (KIP-881)."""
 NO_RACKS: Final[Racks] = MappingProxyType({})
@@ -34,11 +34,11 @@ class Load(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member wants and holds.
+    """The topics that one member subscribes to, and the partitions that it owns.
 
     ``generation`` is that of the member when it acquired ``owned`` (KIP-792; -1: none).  ``since`` maps an owned
-    partition to the generation in which it was acquired: what came last is given up first, so that a survivor's
-    own partitions never move when a replacement takes back what a failure had brought.
+    partition to the generation in which it was acquired.  The youngest are given up first: when a replacement comes,
+    a survivor gives up what a failure had brought, and keeps its own.
     """
 
     topics: tuple[str, ...]
@@ -56,10 +56,11 @@ class Assignor(Protocol):
     ``assign`` takes the number of partitions of each topic (always counted from 0), the members by id and the racks
     that have replicas, where they are known, and returns the sorted partitions of every member, members without any
     included.  It is a function: the order of its inputs doesn't matter.  ``cooperative``: it withholds what another
-    member has to revoke first (KIP-429); else it gives out everything at once, as in Kafka after every member has given
-    up all it owns.  The leader withholds what has to be revoked whatever the assignor, so owners keep the rest all through.
+    member has to revoke first (KIP-429).  Any other assigns everything at once, as in Kafka after every member has
+    revoked all that it owns.  The leader adjusts both kinds of answer, so owners keep what does not move.
 
-    A user's own is any object of this shape: its members may be left out, its partitions in any order and collection.
+    A user's own is any object of this shape.  Members without partitions may be left out of its answer, and the
+    partitions may stand in any order and collection.
     """
 
     @property
@@ -77,7 +78,7 @@ class Assignor(Protocol):
 
 
 def subscribers(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
-    """Member ids by existing topic; topics and ids sorted, topics nobody wants left out."""
+    """Member ids by existing topic, both sorted; topics without a subscriber are left out."""
     wishes = {member: frozenset(members[member].topics) for member in sorted(members)}
     by_topic = {topic: [member for member, wish in wishes.items() if topic in wish] for topic in sorted(topics)}
     return {topic: ids for topic, ids in by_topic.items() if ids}

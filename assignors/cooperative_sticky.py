@@ -1,9 +1,9 @@
 """cooperative-sticky: balanced, with as few moves as balance needs, and no partition with two owners on the way.
 
-Law: nobody is given what another may still read, and after one round more the answer is that of ``sticky``.
+Law: no member is assigned a partition that another may still read.  After one more round the answer is that of ``sticky``.
 
-Kafka's own example, and then C2 joins.  In the first round C0 and C1 learn that they have to give one up each;
-those two partitions have no owner until they have done so and joined again (KIP-429), all others flow on.
+Kafka's own example, and then C2 joins.  The first round takes one partition from C0 and one from C1.  These two have no
+owner until C0 and C1 have revoked them and joined again (KIP-429).  All others flow on.
 
 >>> both, assignor = MemberSubscription(("t0", "t1")), CooperativeStickyAssignor()
 >>> first = assignor.assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
@@ -31,7 +31,7 @@ from sparkcohort.assignors.sticky import balance_partitions
 
 @dataclass(frozen=True)
 class CooperativeStickyAssignor:
-    """The target of ``sticky.balance``, less what a member has to revoke first (Kafka: CooperativeStickyAssignor)."""
+    """The target of ``sticky``, without what a member has to revoke first (Kafka: CooperativeStickyAssignor)."""
 
     name: str = "cooperative-sticky"
     cooperative: bool = True
@@ -42,6 +42,6 @@ class CooperativeStickyAssignor:
         members: Mapping[str, MemberSubscription],
         racks: Racks = NO_RACKS,
     ) -> Assignment:
-        """Divide the partitions (see Assignor); a follow-up round is due when an owner is left with fewer."""
+        """Divide the partitions (see Assignor).  A follow-up round is due if an owner loses any."""
         ownership = resolve_ownership(topics, members)
         return adjust_assignment(balance_partitions(topics, members, ownership, racks), ownership)

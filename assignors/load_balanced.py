@@ -1,16 +1,17 @@
-"""load-balanced: executors carry equal load, not merely equal counts, and what flows calmly stays where it is.
+"""load-balanced: members carry equal load, not only equal numbers of partitions.
 
-As long as no member has reported a load this is cooperative-sticky.  Then partitions have weights (see ``weights``):
+Until a member has reported a load this is cooperative-sticky.  From then on partitions have weights (see ``weights``):
 
-* What is free always goes to members, the heaviest partition first, each to who carries least.
-* Who comes with nothing gets its fair share at once, in as few partitions as that takes.
-* Otherwise partitions move only if somebody carries more than ``threshold`` times its fair share, the largest gain
-  first, at most ``max_moves`` in a round, never so that anything is worse afterwards, and never forth and back (see
-  ``scales``).  Law: equal loads in any number of rounds come to rest, and then nothing moves.
+* Free partitions are assigned in any case: the heaviest first, each to the member with the least load.
+* A member that owns nothing gets its fair share at once, in as few partitions as that takes.
+* Other partitions move only while a member carries more than ``threshold`` times its fair share: the largest gain
+  first, at most ``max_moves`` in a round.  No move makes anything worse, and none is taken back (see ``scales``).
 
-Whether an imbalance has lasted is not seen from here: the leader's shell lets a round move something only then.
+Law: with constant loads the rounds come to rest, and then nothing moves.
 
-Kafka's example with three partitions of each topic.  All that is busy is C0's; one of it moves, in two rounds as ever.
+An assignor can't see whether an imbalance has lasted.  The leader does, and lets a round move something only then.
+
+Kafka's example with three partitions of each topic.  All busy partitions are C0's.  One of them moves, in two rounds.
 
 >>> topics, assignor = {"t0": 3, "t1": 3}, LoadBalancedAssignor()
 >>> mine, yours = (("t0", 0), ("t0", 2), ("t1", 1)), (("t0", 1), ("t1", 0), ("t1", 2))
@@ -46,7 +47,7 @@ from sparkcohort.assignors.sticky import balance_partitions
 
 
 class Relief(NamedTuple):
-    """What the next round would do about an imbalance: how many partitions move, and the busiest who gives any away."""
+    """What the next round would do about an imbalance: how many partitions move, and the busiest member that loses any."""
 
     member: str
     times_mean: float
@@ -55,7 +56,7 @@ class Relief(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadBalancedAssignor:
-    """Sticky and cooperative by load; ``max_moves`` bounds what a round moves for that, newcomers' shares apart."""
+    """Sticky and cooperative by load; ``max_moves`` bounds a round's moves, without those to newcomers."""
 
     name: str = "load-balanced"
     cooperative: bool = True
@@ -79,7 +80,7 @@ class LoadBalancedAssignor:
     def relief(
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Relief | None:
-        """What a round would move now for the sake of load; None: nothing, or nothing flows at all."""
+        """What a round would move now to balance loads; None: nothing, or there is no load at all."""
         ownership = resolve_ownership(topics, members)
         loads = observed_loads(topics, members, ownership)
         if not any(any(load) for load in loads.values()):
@@ -104,7 +105,7 @@ class LoadBalancedAssignor:
 
 
 def shares(owned: Mapping[str, Collection[Partition]], loads: Mapping[Partition, Load]) -> dict[str, float]:
-    """The part of the whole weight that each member carries; what nobody owns doesn't count."""
+    """Each member's part of the weight of all partitions that have an owner."""
     weight = weigh_partitions([partition for partitions in owned.values() for partition in partitions], loads)
     whole = sum(weight.values()) or 1
     return {member: sum(weight[partition] for partition in partitions) / whole for member, partitions in owned.items()}

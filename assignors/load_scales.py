@@ -1,17 +1,17 @@
-"""Members as scales: who carries how much, who takes what is free, and which few moves relieve who carries too much.
+"""The loads of members: which member takes a free partition, and which few moves relieve a member that carries too much.
 
-A move is worth what it takes off the squares of the loads, so the best one takes half the difference of two members
-off the heavier one.  Three rules keep a steady load from moving anything twice:
+The gain of a move is what it takes off the sum of the squares of the loads.  So the best move takes half the
+difference of two members off the heavier one.  Three rules keep a constant load from moving anything twice:
 
-* Relief is for members above ``threshold`` times their fair share only, towards such as have clearly less.
-* A partition moves only if ``threshold`` times its weight fits into the difference: to pay for the way back, loads
-  would have to change by more than the threshold allows.
-* What is decided is what comes of it: a cooperative move takes two rounds, and in the second a free partition goes to
-  who carries least, whoever was meant.  So the chosen are placed by that rule at once; who would come home again stays,
-  and if all isn't better afterwards, fewer are tried.
+* Only members above ``threshold`` times their fair share are relieved, and only towards members with clearly less.
+* A partition moves only if ``threshold`` times its weight fits into the difference.  It would move back only after
+  loads have changed by more than the threshold allows.
+* Moves are judged by where they end.  A cooperative move takes two rounds: in the second one the partition is free,
+  and goes to the member with the least load then.  So moves are placed by that rule at once.  A partition that would
+  come back to its owner stays.  If the loads are no better afterwards, half as many moves are tried.
 
-Law: after what is chosen nobody carries more than the busiest did, and the sum of the squares is less.  Of C0's three
-busy partitions one goes to C1; then C0 carries 1.2 times its fair share, which is not above the threshold:
+Law: after the moves no member carries more than the busiest did before, and the sum of the squares is less.  Of C0's
+three busy partitions one goes to C1.  Then C0 carries 1.2 times its fair share, which is not above the threshold:
 
 >>> from sparkcohort.assignors.solver.ownership import resolve_ownership
 >>> mine, yours = (("t0", 0), ("t0", 2), ("t1", 1)), (("t0", 1), ("t1", 0), ("t1", 2))
@@ -41,7 +41,10 @@ _WEIGHT = itemgetter(0)
 
 
 class Scales:
-    """Members, what they hold and what it weighs, after what is free has been placed."""
+    """Members, their partitions and the weights of these, after all free partitions have been placed.
+
+    ``crew``: by topic, its subscribers.  ``fair``: by member, its fair share.  ``load``: by member, its weight.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Scales:
         self._placed = self._place([p for p in weight if p not in self.owner], self.load, self._counts)
 
     def _fair_shares(self) -> dict[str, float]:
-        """The mean load of each member and all it shares topics with, directly or through others; ``load`` has no say."""
+        """By member, the mean load of its connected component: all members that it shares topics with, also through others."""
         total = dict.fromkeys(self.crew, 0)
         for (topic, _), weight in self.weight.items():
             total[topic] += weight
@@ -76,7 +79,7 @@ class Scales:
         return fair
 
     def target(self, moves: Mapping[Partition, str]) -> dict[str, list[Partition]]:
-        """What everybody has after these moves."""
+        """By member, its partitions after these moves."""
         assignment = dict(self.owned)
         for member in {self.owner[partition] for partition in moves}:
             assignment[member] = [partition for partition in assignment[member] if partition not in moves]
@@ -91,11 +94,11 @@ class Scales:
         return bool(home and racks) and home not in racks
 
     def acquisition(self, partition: Partition, member: str) -> int:
-        """When a member acquired a partition; -1 if nobody knows, as for the oldest."""
+        """The generation in which a member acquired a partition; -1: unknown, as for the oldest."""
         return self._members[member].since.get(partition, -1)
 
     def outcome(self, candidates: Sequence[Partition]) -> dict[Partition, str]:
-        """Where owned partitions go once their owners have let go of them; those whose move wouldn't help left out."""
+        """The new members of these owned partitions once they are revoked, without moves that don't help."""
         worst, squares = max(self.load.values(), default=0), _sum_of_squares(self.load)
         while candidates:
             load, count = dict(self.load), dict(self._counts)
@@ -113,7 +116,7 @@ class Scales:
         return {}
 
     def _place(self, partitions: Iterable[Partition], load: Loads, count: Loads) -> dict[Partition, str]:
-        """Give partitions, the heaviest first, to who carries least, near a replica if that costs little."""
+        """Assign partitions, the heaviest first, to the member with the least load, near a replica if that costs little."""
         assignment: dict[Partition, str] = {}
         lightest: dict[tuple[tuple[str, ...], str | None], _Lightest] = {}
         for partition in sorted(partitions, key=lambda p: (-self.weight[p], p)):
@@ -140,9 +143,9 @@ class Scales:
             return heap.find_lightest()
 
         first = least(None)
-        assert first is not None  # noqa: S101  only partitions that somebody wants are weighed
+        assert first is not None  # noqa: S101  only partitions with a subscriber are weighed
         near = [option for rack in self._racks_of(partition) if (option := least(rack)) is not None]
-        # Half of what the threshold allows is for racks: so a preference for them is never itself an imbalance.
+        # Racks (KIP-881) may cost half of what the threshold allows, so this preference is never itself an imbalance.
         room = first[0] + (self.threshold - 1) / 2 * self.fair[first[2]]
         return min([option for option in near if option[0] <= room], default=first)[2]
 
@@ -152,7 +155,7 @@ class Scales:
 
 
 class _Lightest:
-    """Who of some members carries least, while loads only grow: a heap whose top is brought up to date when looked at."""
+    """The member with the least load.  Loads only grow meanwhile: so only the top of the heap is brought up to date."""
 
     def __init__(self, members: Iterable[str], load: Loads, count: Loads) -> None:
         self._load, self._counts = load, count
@@ -171,7 +174,7 @@ class _Lightest:
 
 
 class _Candidate(NamedTuple):
-    """``gain`` is half of what it takes off the squares."""
+    """A move; ``gain`` is half of what it takes off the sum of the squares."""
 
     gain: int
     place: int  # on the shelf of the topic's crew
@@ -181,7 +184,7 @@ class _Candidate(NamedTuple):
 
 
 class Moves:
-    """Chooses partitions to move, one after the other, seeing the loads as they will be."""
+    """Chooses partitions to move, one after the other, by the loads after the moves so far."""
 
     def __init__(self, scales: Scales) -> None:
         self._scales = scales
@@ -191,7 +194,7 @@ class Moves:
         self.partitions: list[Partition] = []
 
     def fill(self, newcomers: Iterable[str]) -> None:
-        """Choose what brings those who own nothing up to their fair share, from who carries most."""
+        """Choose partitions of the busiest members that bring members without any up to their fair share."""
         scales = self._scales
         underloaded = [
             (self._load[member], member)
@@ -205,7 +208,7 @@ class Moves:
                 heappush(underloaded, (self._load[member], member))
 
     def _choose_for(self, member: str) -> bool:
-        """Choose one partition for a member; false when nobody has one that fits."""
+        """Choose one partition for a member; false if no other member has one that fits."""
         room = self._scales.fair[member] - self._load[member]
         for source in sorted(self._load, key=lambda m: (-self._load[m], m)):
             if self._load[source] <= self._load[member]:
@@ -218,7 +221,7 @@ class Moves:
         return False
 
     def relieve(self, most: int) -> None:
-        """Choose at most so many for the sake of members above the threshold, the largest gain first."""
+        """Choose at most ``most`` partitions of members above the threshold, the largest gain first."""
         for _ in range(most):
             moves = self._reliefs()
             if not moves:
@@ -226,7 +229,7 @@ class Moves:
             self._choose_move(max(moves, key=lambda move: (move.gain, move.source, move.crew)))
 
     def _reliefs(self) -> list[_Candidate]:
-        """The best move from each member that carries too much and each of its crews, if there is one."""
+        """For each member above the threshold and each of its crews, the best move, if there is one."""
         scales, candidates = self._scales, []
         lightest: dict[tuple[str, ...], str] = {}
         for source, load in self._load.items():
@@ -244,10 +247,8 @@ class Moves:
     def _best_move(
         self, source: str, target: str, crew: tuple[str, ...], room: float | None = None
     ) -> _Candidate | None:
-        """The partition nearest to half the difference that is allowed to move, of equals what was acquired last.
-
-        Never a member's last one: with nothing left it would come as a newcomer in the round that hands over.
-        """
+        """The partition nearest to half the difference that may move; of equal ones the youngest."""
+        # A member without any partition would be a newcomer in the next round, and get its fair share back.
         if self._counts[source] == 1:
             return None
         holdings, difference = self._holdings_of(source)[crew], self._load[source] - self._load[target]
@@ -274,7 +275,7 @@ class Moves:
         self.partitions.append(partition)
 
     def _holdings_of(self, source: str) -> dict[tuple[str, ...], list[_Holding]]:
-        """What a member owns, by the members that want it, the lightest first."""
+        """By crew, what a member owns, the lightest first."""
         holdings = self._holdings.get(source)
         if holdings is None:
             scales, holdings = self._scales, self._holdings.setdefault(source, {})
@@ -289,7 +290,7 @@ class Moves:
 
 
 def _connected_components(crew: Mapping[str, tuple[str, ...]]) -> list[tuple[list[str], list[str]]]:
-    """Members and topics that hang together: whatever is read by one is in reach of the others."""
+    """The connected components of members and topics: partitions can move between all members of one."""
     components: list[tuple[set[str], list[str]]] = []
     for members, topics in _by_crew(crew).items():
         touching = [component for component in components if not component[0].isdisjoint(members)]

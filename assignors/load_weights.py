@@ -1,15 +1,14 @@
-"""What a partition weighs: the work that it makes for its owner, in millionths of what a mean partition makes.
+"""The weight of a partition: the work that it makes for its owner, in millionths of a mean partition's.
 
-Work is records and bytes: each record costs its parsing and its row, each byte its way from the broker to Spark, and
-which of the two a query feels depends on its records.  So a weight is half a partition's share of all records per
-second and half its share of all bytes.  A backlog is work to come: it counts as if it were read within a minute
-(``CATCH_UP_S``), so a partition whose readers can't keep up isn't taken for a calm one.  A tenth of the weight
-(``BASE``) is the partition itself, whatever comes: it's in every fetch and has its part of the buffer, and a silent
-one may wake up.  A partition that nobody has observed yet weighs as much as the median of the others: most are usual
-ones, and the mean would be that of the few busy ones.
+Work is records and bytes: each record costs its parsing and its row, each byte its way from the broker to Spark.  So a
+weight is half a partition's share of all records per second and half its share of all bytes.  A backlog counts as if
+it were read within a minute (``CATCH_UP_S``): a partition whose readers can't keep up isn't a calm one.  A tenth of the
+weight (``BASE``) is constant: each partition is in every fetch and has its part of the buffer, and a silent one may
+wake up.  A partition without a report weighs as much as the median of the others; their mean would be that of a few
+busy ones.
 
-Law: weights are whole numbers, so sums of them are the same in any order.  C0 has t0 and reports 30 and 10 records per
-second, C1 hasn't yet looked at t1; then C1 reports a backlog:
+Law: weights are whole numbers, so their sums are the same in any order.  C0 owns t0 and reports 30 and 10 records per
+second.  C1 has no report of t1 yet.  Then C1 reports a backlog:
 
 >>> weigh_partitions([("t0", 0), ("t0", 1), ("t1", 0)], {("t0", 0): Load(30.0, 3e3), ("t0", 1): Load(10.0, 1e3)})
 {('t0', 0): 1450000, ('t0', 1): 550000, ('t1', 0): 1000000}
@@ -33,8 +32,8 @@ MEAN: Final = 1_000_000
 CATCH_UP_S: Final = 60
 BASE: Final = 0.1
 MOST: Final = 1e15
-"""More records or bytes than any partition has: who says so is not believed."""
-_LEAST_RATE = 1e-3  # a record in a quarter of an hour: what is slower tells nothing of its records' size
+"""More records or bytes than any partition has: a report of more is ignored."""
+_LEAST_RATE = 1e-3  # a record in a quarter of an hour: below it the size of records is unknown
 
 
 def credible(load: Load) -> bool:
@@ -46,7 +45,7 @@ def credible(load: Load) -> bool:
 def observed_loads(
     topics: Mapping[str, int], members: Mapping[str, MemberSubscription], ownership: Ownership
 ) -> dict[Partition, Load]:
-    """What is known of the partitions that exist: the owner's word, of those without owner the largest that is said."""
+    """The load of each partition that exists and has a report: its owner's, without an owner the largest."""
     owner = ownership.owner
     owners_reports: dict[Partition, Load] = {}
     other_reports: dict[Partition, Load] = {}
@@ -75,7 +74,7 @@ def weigh_partitions(partitions: Sequence[Partition], loads: Mapping[Partition, 
 
 
 def _costs(loads: Sequence[Load]) -> npt.NDArray[np.float64]:
-    """Work of each partition; 1 is the mean, and what all have where nothing comes at all."""
+    """The work of each partition; 1 is the mean.  All are 1 if there is no load at all."""
     records, size, backlog = np.fromiter(chain.from_iterable(loads), np.float64, 3 * len(loads)).reshape(-1, 3).T
     usual = size.sum() / max(records.sum(), _LEAST_RATE)
     record_size = np.divide(size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RATE) & (size > 0))

@@ -16,10 +16,10 @@ With racks (KIP-881), C0 in rack a and C1 in rack b, and every replica of t0's p
 >>> RangeAssignor().assign({"t0": 3, "t1": 3}, near, where)
 {'C0': (('t0', 1), ('t0', 2), ('t1', 1), ('t1', 2)), 'C1': (('t0', 0), ('t1', 0))}
 
-Balance goes before co-partitioning, and that before racks.  Racks count where a member's rack has a replica and not
-every partition is on all the racks there are.  Then, of topics that have equally many partitions and the same
-subscribers, each partition goes to the first member in whose rack it is in all of them; of any other topic each
-member takes what is in its rack.  What is left is dealt in runs.  A member without a rack is at home everywhere.
+Balance goes before co-partitioning, and that before racks.  Racks count if a member's rack has a replica and not every
+partition is on all racks.  Topics with equally many partitions and the same subscribers are dealt together: each
+partition goes to the first member whose rack has a replica of it in all of them.  Of any other topic each member takes
+what is in its rack.  The rest is dealt in runs.  A member without a rack is at home in each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ReplicaRacks: TypeAlias = list[frozenset[str]]  # by partition, the racks of it
 class RangeAssignor:
     """Per topic, subscribers in order take runs, the first (partitions mod members) one more; racks as in KIP-881.
 
-    Eager: ``owned`` is not looked at.
+    Eager: it does not read ``owned``.
     """
 
     name: str = "range"
@@ -53,7 +53,7 @@ class RangeAssignor:
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        ownership = resolve_ownership(topics, members)  # not for us: the leader wants to know it
+        ownership = resolve_ownership(topics, members)  # for the leader, which reads it from the answer
         space = ownership.space
         wanted_by = subscribers_in_order(space)
         near = _near_owners(space, wanted_by, racks) if racks and any(each.rack for each in space.subscriptions) else {}
@@ -66,13 +66,13 @@ class RangeAssignor:
 
 
 def _runs(count: int, subscribers: Ints) -> Ints:
-    """Who gets each of ``count`` partitions, in order."""
+    """The member of each of ``count`` partitions, in order."""
     fewest, one_more = divmod(count, len(subscribers))
     return np.repeat(subscribers, fewest + (np.arange(len(subscribers)) < one_more))
 
 
 def _near_owners(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[int, Ints]:
-    """Who gets each partition of each topic, by its position, where racks count for any of the topics; else nothing."""
+    """By topic's position, the member of each partition; empty if racks count for none of the topics."""
     positions = [position for position, subscribers in enumerate(wanted_by) if len(subscribers)]
     replicas = {p: _replicas(racks.get(space.topics[p], ()), int(space.counts[p])) for p in positions}
     homes = {
@@ -101,7 +101,7 @@ def _near_owners(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[
 
 
 def _replicas(rows: Sequence[Collection[str]], count: int) -> _ReplicaRacks:
-    """The racks of as many partitions as there are; of some nothing may be known yet."""
+    """The racks of each of ``count`` partitions; the list may be shorter, while a topic grows."""
     sets = {racks: frozenset(filter(None, racks)) for racks in map(frozenset, rows)}
     return [sets[frozenset(racks)] for racks in rows[:count]] + [frozenset()] * (count - len(rows))
 
@@ -123,7 +123,7 @@ class _Deal:
         self._counts = [0] * len(home)
 
     def _room(self, rank: int) -> int:
-        """How many more a member may have.  Never grows, since every one more is for somebody."""
+        """How many more a member may have.  It never grows: the ones more only become fewer."""
         return self._fewest + (self._one_more > 0) - self._counts[rank]
 
     def _give(self, partition: int, rank: int) -> None:
@@ -132,7 +132,7 @@ class _Deal:
         self._one_more -= self._counts[rank] > self._fewest
 
     def give_by_partition(self, replicas: _ReplicaRacks) -> None:
-        """Each partition to the first member that is at home where it is and has room."""
+        """Each partition to the first member that has room and a rack with a replica."""
         queues: dict[str | None, list[int]] = {}
         for rank in reversed(range(len(self._home))):
             queues.setdefault(self._home[rank], []).append(rank)
@@ -142,13 +142,13 @@ class _Deal:
                 self._give(partition, min(first))
 
     def _next_in_queue(self, queue: list[int] | None) -> list[int]:
-        """The queue of one rack, the next member last; who has no room any more is out of it."""
+        """The queue of one rack, the next member last, without members that have no room."""
         while queue and self._room(queue[-1]) <= 0:
             queue.pop()
         return queue or []
 
     def give_by_member(self, replicas: _ReplicaRacks) -> None:
-        """Each member, in order, takes the first free partitions that are where it is at home."""
+        """Each member, in order, takes the first free partitions of its rack."""
         free: dict[str | None, list[int]] = {None: list(range(len(replicas)))[::-1]}
         for partition in free[None]:
             for rack in replicas[partition]:
@@ -163,7 +163,7 @@ class _Deal:
             self._take(rank, free)
 
     def _take(self, rank: int, free: list[int]) -> None:
-        room = self._room(rank)  # once, as its own one more is in it
+        room = self._room(rank)  # asked once: its own one more is in it
         while room > 0 and free:
             partition = free.pop()
             if self.owner[partition] == NO_MEMBER:

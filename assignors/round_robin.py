@@ -1,8 +1,8 @@
 """roundrobin: all partitions of all topics are dealt like cards (Kafka: RoundRobinAssignor).
 
-Law: members that want the same differ by one partition at most.  Topics in order, partitions in order, members in a
-circle, static ones first by instance id; who doesn't want a topic is passed over, and the next topic goes on where
-the last one ended.
+Law: members with equal subscriptions differ by one partition at most.  Topics and partitions are dealt in order, to
+members in a circle, static ones first by instance id.  A member that doesn't subscribe to a topic is passed over.  The
+next topic goes on where the last one ended.
 
 Kafka's own example: consumers C0 and C1, topics t0 and t1 of three partitions each.
 
@@ -16,8 +16,7 @@ Its other one shows what unequal subscriptions cost; the sticky assignors give e
 >>> RoundRobinAssignor().assign({"t0": 1, "t1": 2, "t2": 3}, unequal)
 {'C0': (('t0', 0),), 'C1': (('t1', 0),), 'C2': (('t1', 1), ('t2', 0), ('t2', 1), ('t2', 2))}
 
-Racks change nothing, as in Kafka: who leaves out a consumer that runs elsewhere, or brings one in, has to find the
-partition that Kafka would deal it.  Where racks shall count there are range and the sticky assignors.
+Racks change nothing, as in Kafka.  Range and the sticky assignors use them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from sparkcohort.assignors.solver.space import NO_MEMBER
 
 @dataclass(frozen=True)
 class RoundRobinAssignor:
-    """Deals all partitions in turn; eager, ``owned`` and racks are not looked at."""
+    """Deals all partitions in turn.  Eager: it reads neither ``owned`` nor racks."""
 
     name: str = "roundrobin"
     cooperative: bool = False
@@ -48,7 +47,7 @@ class RoundRobinAssignor:
         racks: Racks = NO_RACKS,  # noqa: ARG002  Kafka's roundrobin knows nothing of racks
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        ownership = resolve_ownership(topics, members)  # not for us: the leader wants to know it
+        ownership = resolve_ownership(topics, members)  # for the leader, which reads it from the answer
         space = ownership.space
         seat = np.argsort(static_first(space))  # of each member, in the circle
         member, turn = np.full(space.places, NO_MEMBER), 0

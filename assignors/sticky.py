@@ -1,4 +1,4 @@
-"""sticky: balanced, with as few moves as balance needs; a member gives up all it has before it joins (eager).
+"""sticky: balanced, with as few moves as balance needs; a member revokes all that it owns before it joins (eager).
 
 Law: balanced, near, sticky, in this order.
 *Balanced*: the sum of the squares of the members' loads is the least that the subscriptions allow.  Among equal
@@ -7,8 +7,8 @@ member to one with two fewer, which is Kafka's definition and a little more.  *N
 fewer partitions whose replicas are all in other racks than their member (KIP-881).  *Sticky*: none of those takes
 fewer partitions from their owners, and of the partitions of an owner those acquired last are taken first.
 
-Nearly always all members are alike: then arithmetic does it (``equal``).  Otherwise ``unequal`` makes a good guess
-and ``cycles`` improves it until it's exact.  Kafka's own example; and then C1 leaves:
+Nearly always all members are alike: then arithmetic is enough (``equal``).  Otherwise ``unequal`` makes a good guess
+and ``cycles`` improves it until it is exact.  Kafka's own example; and then C0 leaves:
 
 >>> both, assignor = MemberSubscription(("t0", "t1")), StickyAssignor()
 >>> assignor.assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
@@ -37,8 +37,8 @@ from sparkcohort.assignors.solver.unequal import arrange_partitions
 class StickyAssignor:
     """The target itself (Kafka: StickyAssignor, whose owned partitions and generation are in its user data).
 
-    Eager members own nothing any more when a round is planned, so what they had can go to anybody at once; here a
-    claim is what a member had until it joined.
+    An eager member owns nothing when a round is planned, so its partitions can go to any member at once.  ``owned`` is
+    what it had until it joined.
     """
 
     name: str = "sticky"
@@ -57,7 +57,7 @@ def balance_partitions(
     ownership: Ownership | None = None,
     racks: Racks = NO_RACKS,
 ) -> Packed:
-    """Compute the target, whoever may hold its partitions still."""
+    """Compute the target, without regard to members that still hold its partitions."""
     ownership = ownership or resolve_ownership(topics, members)
     near = nearness(ownership.space, racks)
     alike = np.count_nonzero(ownership.space.wants.any(axis=1)) <= 1

@@ -1,6 +1,6 @@
-"""A look at what a user's own assignor answered, before anybody relies on it.
+"""Checks of the answer of a user's own assignor, before it is used.
 
-Law: what is read has the shape of an assignment, and gives no member a partition twice; or it is refused in words.
+Law: an answer that passes has the shape of an assignment, and gives no member a partition twice.
 
 >>> read_answer({"C0": [("t0", 1), ["t1", 0]], "C1": {("t0", 0)}})
 {'C0': (('t0', 1), ('t1', 0)), 'C1': (('t0', 0),)}
@@ -18,7 +18,7 @@ from operator import index
 
 from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition, subscribers
 
-MOST_SHOWN = 60  # characters of what is no answer
+MOST_SHOWN = 60  # characters of a wrong value in an error
 
 
 class BadAnswer(ValueError):
@@ -28,7 +28,7 @@ class BadAnswer(ValueError):
 def read_answer(answer: object) -> Assignment:
     """The answer as plain values; any collections will do, and any integers but booleans.
 
-    Raises BadAnswer: not of this shape, or a partition twice with one member.
+    Raises BadAnswer: the shape is wrong, or one member has a partition twice.
     """
     if not isinstance(answer, Mapping):
         raise BadAnswer(f"it returned {_printable(answer)}, not a dict of member ids and lists of (topic, partition)")
@@ -36,7 +36,7 @@ def read_answer(answer: object) -> Assignment:
 
 
 def check_complete(answer: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
-    """Raise BadAnswer for the first partition that somebody wants and nobody is given."""
+    """Raise BadAnswer for the first partition that has a subscriber and no member."""
     handed_out = {partition for partitions in answer.values() for partition in partitions}
     for topic, ids in subscribers(topics, members).items():
         for number in range(topics[topic]):

@@ -1,9 +1,10 @@
-"""How the sticky family finds the fewest moves to an even assignment.
+"""How the sticky assignors find the fewest moves to a balanced assignment.
 
 ::
 
     equal subscriptions:    equal
-    unequal subscriptions:  initial (greedy, keeps what may be kept) -> cycles (cycle cancelling over levels) -> rounding
+    unequal subscriptions:  initial (greedy, owners keep all) -> cycles (cycle cancelling; levels for balance) -> rounding
 
-``revocation`` is what of it comes into force in this generation (KIP-429).  ``space``, ``ownership`` and ``packed`` are the problem as arrays, ``racks`` and ``order`` break ties as Kafka does.
+``revocation`` takes out what another member has to revoke first (KIP-429).  ``space``, ``ownership`` and ``packed`` are
+the problem as arrays.  ``racks`` and ``order`` break ties as Kafka does.
 """

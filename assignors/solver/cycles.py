@@ -1,18 +1,18 @@
-"""Improving an assignment until nothing can be improved: cancelling negative cycles, many partitions at a time.
+"""Improves an assignment to the cheapest one: cancels negative cycles, many partitions at a time.
 
-Partitions that the same members want (and that lie in the same racks) are one *group*, members that are alike one
-*row*.  An assignment is then a table: how many of each group each row has.  Its cost, most important first: the sum of
-the squares of the members' loads (balance), how many partitions are away from their member's rack, how many are away
-from their owners (moves), how old those holdings were (age).  The four are one integer, each weighted above all that
-the later ones can sum up to on one cycle.
+Partitions with the same subscribers (and the same racks) are one *group*, members that are alike one *row*.  An
+assignment is then a table: how many of each group each row has.  Its cost has four parts, the most important first:
+the sum of the squares of the members' loads (balance), the number of partitions that are far from their member's rack,
+the number that are not with their owners (moves), and how long the owners had these (age).  The four are one integer:
+each is weighted above the largest sum of the later ones on one cycle.
 
-To give one away is an edge row → group, to take one group → row; the edges row → pool and pool → row stand for the
-load that a row gains and loses.  So every change of the assignment is a set of cycles.  Of a row's own partitions it
-has the oldest as long as it has as many as it owns: what the next one costs only grows.  All costs being convex, an
-assignment is the cheapest there is if and only if no cycle of negative cost is left (Klein).
+Giving one away is an edge row → group, taking one an edge group → row.  The edges row → pool and pool → row stand for
+the load that a row gains and loses.  So every change of the assignment is a set of cycles.  A row gives up its youngest
+partitions first, so the cost of the next one only grows.  As all costs are convex, an assignment is the cheapest one if
+and only if no cycle of negative cost is left (Klein).
 
-Law: then nothing is cheaper.  C0 has all of t0 and t1, and wants both; C1 comes and wants t1 only.  Rows are C0 and C1,
-groups t0 and t1:
+Law: nothing is cheaper afterwards.  C0 has all of t0 and t1, and wants both.  C1 joins and wants t1 only.  Rows are C0
+and C1, groups t0 and t1:
 
 >>> counts, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
 >>> wants = np.array([[True, True], [False, True]])
@@ -38,11 +38,11 @@ _NO_NODE: Final = -1
 
 @dataclass
 class Table:
-    """The assignment under work; all but ``members`` and ``ages`` are by row and group.
+    """The assignment to improve; all but ``members`` and ``ages`` are by row and group.
 
-    ``has``: how many; ``owns``: how many of them are its own; ``wants``: whether it may have any; ``far``: whether they
-    are away from its rack.  ``members``: how many share a row's load evenly.  ``ages``: how long each owned partition
-    has been held, by row, then group, then the oldest first; empty if all as long.
+    ``counts``: how many it has now; ``owns``: how many its members own; ``wants``: whether it may have any; ``far``:
+    whether these are far from its rack.  ``members``: how many members share a row's load evenly.  ``ages``: how long
+    each owned partition has been held, by row, then group, then the oldest first; empty if all are equal.
     """
 
     counts: Ints
@@ -60,14 +60,14 @@ class Table:
             self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
         steps = 2 * min(self.counts.shape) + 3
         loads = 2 * int(self.counts.sum(axis=1).max(initial=0)) + 2
-        # Ages that are too high for 64 bits count as the highest that aren't.
+        # An age whose weight does not fit into 64 bits counts as the highest one that does.
         self.ages = np.minimum(self.ages, _MOST // (loads * (2 * steps) ** 3))
         move = steps * int(self.ages.max(initial=0)) + 1
         far = 2 * steps * move
         self.weights = (2 * steps * far, far if self.far.any() else 0, move)
 
     def cost_of_one_less(self) -> Ints:
-        """What it costs to have one less."""
+        """The cost of having one less, by row and group."""
         _, far, move = self.weights
         own = self.counts <= self.owns
         cost: Ints = np.where(own, move + self._age(self.first + self.counts - 1) if len(self.ages) else move, 0)
@@ -77,7 +77,7 @@ class Table:
         return cost
 
     def cost_of_one_more(self) -> Ints:
-        """What it costs to have one more."""
+        """The cost of having one more, by row and group."""
         _, far, move = self.weights
         own = self.counts < self.owns
         cost: Ints = np.where(own, -move - self._age(self.first + self.counts) if len(self.ages) else -move, 0)
@@ -94,12 +94,12 @@ class Table:
         return self.ages.take(indices, mode="clip")
 
     def gaining(self, load: Ints) -> Ints:
-        """What it costs that a row's load becomes one more than ``load``."""
+        """The cost of a row's load growing from ``load`` by one."""
         return self.weights[0] * (2 * (load // self.members) + 1)
 
 
 def improve_table(table: Table, most: int | None = None) -> bool:
-    """Change ``table.has`` to the cheapest there is; with ``most`` steps of work at most, else False."""
+    """Change ``table.counts`` to the cheapest; False if that takes more than ``most`` steps of work."""
     budget = most
     while True:
         cycles, rounds = _negative_cycles(table)
@@ -114,10 +114,10 @@ def improve_table(table: Table, most: int | None = None) -> bool:
 
 
 def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
-    """Disjoint cycles whose costs sum up to less than zero, in the order of their edges; and the rounds it took.
+    """Disjoint cycles of negative cost, each in the order of its edges; and the number of rounds.
 
-    Bellman and Ford, from all nodes at once: rows first, then groups, then the pool.  A cycle among the predecessors
-    always has negative cost; if there is any negative cycle, one shows there at last.
+    Bellman and Ford, from all nodes at once: rows, then groups, then the pool.  Each cycle among the predecessors has
+    negative cost.  If there is a negative cycle, one is among them in the end.
     """
     rows, groups = table.counts.shape
     give, take = table.cost_of_one_less(), table.cost_of_one_more()
@@ -148,7 +148,7 @@ def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
 
 
 def _cycles_among(previous: Ints) -> list[list[int]]:
-    """The cycles of a graph in which each node has one predecessor or none, forwards."""
+    """The cycles, forwards, of a graph whose nodes have at most one predecessor each."""
     nodes = len(previous)
     jump = np.append(np.where(previous < 0, nodes, previous), nodes)
     for _ in range(nodes.bit_length()):
@@ -165,7 +165,7 @@ def _cycles_among(previous: Ints) -> list[list[int]]:
 
 
 def _cancel(table: Table, cycle: list[int]) -> None:
-    """Carry out the changes of a cycle, as often as each time still pays."""
+    """Carry out the changes of a cycle, as often as each time pays."""
     rows, groups = table.counts.shape
     pool = rows + groups
     edges = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
@@ -183,7 +183,7 @@ def _cancel(table: Table, cycle: list[int]) -> None:
 def _times(
     table: Table, gives: list[tuple[int, int]], takes: list[tuple[int, int]], gains: list[int], loses: list[int]
 ) -> int:
-    """How often: as long as every edge costs the same, and the loads' share, which only grows, leaves it negative."""
+    """How often a cycle pays: while its edges keep their costs, and the cost of loads, which only grows, leaves it negative."""
     fixed, limits = 0, []
     far, move = table.weights[1:]
     for row, group in gives:
@@ -216,7 +216,7 @@ def _times(
 
 
 def find_last(pays: Callable[[int], bool], most: int) -> int:
-    """The last of 1 … most for which it still holds, as it does for 1."""
+    """The last of 1 … ``most`` that pays; 1 does."""
     least = 1
     while least < most:
         middle = (least + most + 1) // 2

@@ -1,11 +1,11 @@
-"""Balance among members that all want the same: arithmetic, however many partitions there are.
+"""Balance among members with equal subscriptions: arithmetic, for any number of partitions.
 
-With P partitions and N members everyone gets ⌊P/N⌋, and P mod N of them one more (Kafka's constrained case).  Who owns
-more than ⌊P/N⌋ is in front for the one more, and among those, whose holding beyond ⌊P/N⌋ is oldest.  What came last
-goes first.  All that is free then is dealt, by topic and number, round-robin to those who have fewer than ⌊P/N⌋, by
-id, and what is left one each to those who have just that many.
+With P partitions and N members each gets ⌊P/N⌋, and P mod N of them one more (Kafka's constrained case).  Owners of
+more than ⌊P/N⌋ come first for the one more, among them those whose next partition beyond ⌊P/N⌋ is the oldest.  Owners
+of too many lose their youngest.  Then free partitions are dealt by topic and number: round-robin by id to members with
+fewer than ⌊P/N⌋, then one each to members with just ⌊P/N⌋.
 
-Law: nobody has two more than another, and no such assignment takes fewer from their owners, or older ones.
+Law: no member has two more than another.  No such assignment takes fewer partitions from their owners, or younger ones.
 
 >>> both = MemberSubscription(("t0", "t1"))
 >>> share_equally(resolve_ownership({"t0": 3, "t1": 3}, {"C0": both, "C1": both}))
@@ -25,7 +25,7 @@ __all__ = ["MemberSubscription", "oldest_first", "resolve_ownership", "share_equ
 
 
 def share_equally(ownership: Ownership) -> Packed:
-    """Balance, moving as little as that takes.  All members that want anything have to want the same."""
+    """Balance with the fewest moves.  All subscribers have to have equal subscriptions."""
     space = ownership.space
     target = ownership.member.copy()
     subscribers = space.subscribers
@@ -39,14 +39,14 @@ def share_equally(ownership: Ownership) -> Packed:
 
 
 def _counts(ownership: Ownership) -> tuple[Ints, int, int]:
-    """How many each member owns; how many each is to have at the least, and how many of them have one more."""
+    """How many each member owns; the fewest that each gets, and how many members get one more."""
     space, owned = ownership.space, ownership.member
     owned_counts = np.bincount(owned[owned >= 0], minlength=len(space.ids))
     return owned_counts, *divmod(int(np.count_nonzero(space.has_subscriber)), len(space.subscribers))
 
 
 def _quotas(ownership: Ownership, owned_counts: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:
-    """How many each member may keep; and the places that have to be given up for that."""
+    """How many each member may keep; and the places that owners lose for that."""
     quota, rich = np.full(len(owned_counts), fewest), np.flatnonzero(owned_counts > fewest)
     if len(rich) > one_more and ownership.acquisitions is not None:
         places, starts = oldest_first(ownership, owned_counts > fewest)
@@ -60,9 +60,9 @@ def _quotas(ownership: Ownership, owned_counts: Ints, fewest: int, one_more: int
 
 
 def oldest_first(ownership: Ownership, mask: Bools) -> tuple[Ints, Ints]:
-    """What those members own, by member, the oldest first; and where each member's begins.
+    """The places that the members of ``mask`` own, by member, the oldest first; and where each member's begin.
 
-    Within one generation by number before topic (as Kafka does): what goes is then spread over the topics.
+    Within one generation by number before topic, as in Kafka: so the lost ones are spread over the topics.
     """
     acquisitions, places = ownership.acquisitions, ownership.space.by_number
     places = places[np.append(mask, False)[ownership.member[places]]]
@@ -77,15 +77,15 @@ def oldest_first(ownership: Ownership, mask: Bools) -> tuple[Ints, Ints]:
 
 
 def _deal(count: int, subscribers: Ints, counts: Ints, fewest: int) -> Ints:
-    """Who gets each of ``count`` partitions, in their order."""
+    """The member of each of ``count`` partitions, in order."""
     lacks = np.maximum(fewest - counts, 0)
-    # Round by round: the first to everybody who lacks any, the second to everybody who lacks two …
+    # Round by round: the first to each member that lacks one, the second to each that lacks two …
     if (lacks == lacks[0]).all():
         dealt = np.tile(subscribers, int(lacks[0]))
     else:
         rounds = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - lacks, lacks)
         dealt = np.repeat(subscribers, lacks)[by_key(rounds, fewest + 1)]
-    # Whoever had just ⌊P/N⌋ stands in front for one more, then the others as they reached it.
+    # One more goes first to members that had just ⌊P/N⌋, then to the others in the order in which they reached it.
     exact = subscribers[counts <= fewest][np.argsort(lacks[counts <= fewest], kind="stable")]
     owners: Ints = np.concatenate((dealt, exact))[:count]
     return owners

@@ -1,11 +1,11 @@
-"""A first guess for members that are not all alike: owners keep all, and what is free goes to who has least.
+"""A first guess for members that are not all alike: owners keep all, and each free partition goes to the member with the fewest.
 
-Topics that fewest members want come first, since they can go to fewest; then by name (Kafka's general case).  Kafka
-balances a fresh group further, one partition at a time; where that is enough, the result is Kafka's.  That is done for
-groups of ``LIKE_KAFKA`` partitions at most: in larger ones topics that the same members want are dealt together.
+Topics with the fewest subscribers come first, then by name (Kafka's general case).  Kafka balances a fresh group
+further, one partition at a time; where that is enough, the result is Kafka's.  This is done in groups of at most
+``LIKE_KAFKA`` partitions.  In larger ones topics with the same subscribers are dealt together.
 
-Law: whatever anybody wants is given to somebody who wants it, and owners keep all.  C0 wants t0 only, so C1 gets t1,
-and of t0 what brings it on a level:
+Law: each partition with a subscriber goes to one, and owners keep all.  C0 wants t0 only, so C1 gets t1, and of t0 what
+makes both equal:
 
 >>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
 >>> owned = resolve_ownership({"t0": 4, "t1": 2}, members)
@@ -29,12 +29,12 @@ __all__ = ["MemberSubscription", "initial_assignment", "resolve_ownership"]
 
 LIKE_KAFKA: Final = 1 << 13
 _FEW: Final = 1 << 6
-"""Partitions of a sort in a row: up to here they are dealt faster one by one than by arithmetic."""
+"""Up to so many partitions of one class in a row are dealt faster one by one than by arithmetic."""
 _MOST_APART: Final = 1 << 10
 
 
 class SubscriptionKinds:
-    """Who wants the topics of each sort, as a table and as the bits of one number each; and each topic's sort."""
+    """The subscribers of each class of topics, as a table and as bits of one number each; and each topic's class."""
 
     def __init__(self, space: Space) -> None:
         self.class_of, first = space.partition_classes
@@ -42,14 +42,14 @@ class SubscriptionKinds:
 
     @cached_property
     def bits(self) -> list[int]:
-        """By sort; bit 0 is member 0."""
+        """By class; bit 0 is member 0."""
         return _bits(self.table)
 
 
 class _Levels:
-    """Members by how many they have, as bits of one number for each load: who has least is found at a glance.
+    """Members by how many partitions they have: for each load the bits of one number.
 
-    Loads are counted from ``lowest``; ``floor`` is one below which nobody is, ``top`` one above which nobody is.
+    Loads are counted from ``lowest``.  No member is below ``floor``, and none above ``top``.
     """
 
     def __init__(self, loads: Ints, more: int) -> None:
@@ -61,7 +61,7 @@ class _Levels:
             self.members_at[load - self.lowest] = members
 
     def deal(self, classes: list[int], kinds: list[int]) -> list[int]:
-        """Who gets one of each of these classes, one after the other: the first of those who have least of its kind."""
+        """The members of partitions of these classes, one after the other: the first with the fewest among the subscribers."""
         members_at, floor, least, owners = self.members_at, self.floor, [0] * len(kinds), []
         for sort in classes:
             while not members_at[floor]:
@@ -77,7 +77,7 @@ class _Levels:
         return owners
 
     def least(self, kind: int, level: int = 0) -> int:
-        """The lowest level, from this one on, on which there is one of the kind."""
+        """The lowest level, from ``level`` on, with a member of the kind."""
         while not self.members_at[self.floor]:
             self.floor += 1
         level = max(level, self.floor)
@@ -86,9 +86,9 @@ class _Levels:
         return level
 
     def most(self, kind: int, depth: int) -> int:
-        """The highest level on which there is one of the kind, or the one below so many from the top.
+        """The highest level with a member of the kind, or the level ``depth`` below the top.
 
-        For as long as nobody rises above who has most.
+        As long as no member rises above the highest one.
         """
         while not self.members_at[self.top]:
             self.top -= 1
@@ -98,7 +98,7 @@ class _Levels:
         return level
 
     def move_partition(self, giver: int, level: int, kind: int, least: int) -> int:
-        """One goes from a giver on one level to the first of the kind on a lower one, whose number it is."""
+        """Move one from a giver on ``level`` to the first member of the kind on the level ``least``; returns its number."""
         candidates = self.members_at[least] & kind
         first = candidates & -candidates
         self.members_at[level] ^= 1 << giver
@@ -122,7 +122,7 @@ def _bits(rows: Bools) -> list[int]:
 
 
 def initial_assignment(ownership: Ownership, kinds: SubscriptionKinds) -> Ints:
-    """By place who is to have it; -1 for what nobody wants."""
+    """By place its member; -1: it has no subscriber."""
     space, target = ownership.space, ownership.member.copy()
     like_kafka = space.places <= LIKE_KAFKA and not (target >= 0).any()
     free = np.flatnonzero((target < 0) & space.has_subscriber)
@@ -136,7 +136,7 @@ def initial_assignment(ownership: Ownership, kinds: SubscriptionKinds) -> Ints:
 
 
 def _turns(kinds: SubscriptionKinds, like_kafka: bool) -> Ints:
-    """Of each topic, when its turn is."""
+    """By topic, its place in the order of dealing."""
     size = np.count_nonzero(kinds.table, axis=1)[kinds.class_of]
     turns = np.empty(len(size), np.int64)
     turns[np.lexsort((size,) if like_kafka else (kinds.class_of, size))] = np.arange(len(size))
@@ -144,7 +144,7 @@ def _turns(kinds: SubscriptionKinds, like_kafka: bool) -> Ints:
 
 
 def _deal_runs(sort: Ints, kinds: SubscriptionKinds, loads: Ints) -> Ints:
-    """Who gets partitions of topics of these classes, one after the other: who has least of those who want it."""
+    """The members of partitions of these classes, one after the other: the subscriber with the fewest."""
     cuts = _cuts(sort)
     if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
         return _deal_one_by_one(sort.tolist(), kinds.bits, loads)
@@ -155,7 +155,7 @@ def _deal_runs(sort: Ints, kinds: SubscriptionKinds, loads: Ints) -> Ints:
 
 
 def _cuts(sort: Ints) -> list[int]:
-    """Where each run of one sort begins, and the end."""
+    """Where each run of one class begins, and the end."""
     return [*np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]).tolist(), len(sort)]
 
 
@@ -166,14 +166,14 @@ def _deal_one_by_one(classes: list[int], kinds: list[int], loads: Ints) -> Ints:
 
 
 def is_uneven(loads: Ints) -> bool:
-    """Whether anybody has more than one more than somebody else."""
+    """Whether two loads differ by more than one."""
     return bool(len(loads) and np.ptp(loads) > 1)
 
 
 def _even_out(
     owners: list[int], sort: Ints, kinds: SubscriptionKinds, loads: Ints, subscribers: list[int]
 ) -> list[int]:
-    """Whose each partition of these classes is after all of them, as often as it helps, went to who had least."""
+    """The members of these partitions after rounds of ``_even_once``, as long as they help."""
     levels = _Levels(loads, 1)
     counts = (loads - levels.lowest).tolist()
     cuts = _cuts(sort)
@@ -186,14 +186,14 @@ def _even_out(
 
 
 def _even_once(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, counts: list[int]) -> bool:
-    """Each of these, if it can go to somebody with two fewer, goes to who has least; whether any did."""
+    """Move each partition whose owner has two more than a subscriber to the one with the fewest; whether any moved."""
     changed = False
     for first, end, kind in runs:
         size = end - first
-        # Its owners are of the kind: none has more, and a glance at the levels is sooner done.
+        # All owners in a run are of the kind: none has more than its highest level.
         most = levels.most(kind, size) if size > 1 else counts[owners[first]]
         if most <= levels.floor + 1:
-            continue  # nobody at all has two fewer
+            continue  # no member has two fewer
         least = levels.least(kind)
         if most <= least + 1:
             continue

@@ -1,12 +1,12 @@
-"""Balance alone, for tables in which there is much to balance: many chains of members at a time.
+"""Balance alone, for tables with much to balance: many chains of members at a time.
 
-A chain hands one partition on from each row to the next, so that only the load of its first row falls and that of
-its last rises.  All loads are as even as they can be if and only if no chain leads from a member to one that has two
-fewer (there is no cheaper flow, see ``cycles``).  For every row the highest load is looked for from which a chain
-leads to it; then all chains are taken that help and have no row or group in common.
+A chain hands on one partition from each row to the next: the load of its first row falls, that of its last rises.  The
+loads are as even as possible if and only if no chain leads from a member to one with two fewer (see ``cycles``).  For
+each row the highest load is computed from which a chain leads to it.  Then all chains are taken that help and have no
+row or group in common.
 
-Law: the sum of the squares of the loads is then the least there is.  C0 has four of t0, which C2 wants too, and C1 four
-of t1, which C0 wants too; rows are members, groups are topics:
+Law: afterwards the sum of the squares of the loads is the least.  C0 has four of t0, which C2 wants too, and C1 four of
+t1, which C0 wants too.  Rows are members, groups are topics:
 
 >>> table = Table(np.array([[4, 0], [0, 4], [0, 0]]), *(np.zeros((3, 2), np.int64),
 ...     np.array([[True, True], [False, True], [True, False]]), np.zeros((3, 2), np.bool_)), np.ones(3, np.int64))
@@ -26,7 +26,7 @@ _ABSENT = -1
 
 
 def level_loads(table: Table) -> None:
-    """Change ``table.has`` to one with the least sum of squares of the members' loads."""
+    """Change ``table.counts`` to the least sum of the squares of the members' loads."""
     while chains := _chains(table):
         for rows, groups in chains:
             times = _times(table, rows, groups)
@@ -35,9 +35,9 @@ def level_loads(table: Table) -> None:
 
 
 def relieve_rows(table: Table) -> None:
-    """Change ``table.has``: who has least takes from who has two more, the cheapest first, as long as that can be.
+    """Change ``table.counts``: the row with the fewest takes from rows with two more, the cheapest first.
 
-    Rows are single members here.  What is left to ``improve`` after that is little, and mostly nothing.
+    Rows are single members here.  It leaves little to ``improve_table``, and mostly nothing.
     """
     load = table.counts.sum(axis=1)
     while len(able := can_take(table.counts, table.wants, load)):
@@ -55,13 +55,13 @@ def relieve_rows(table: Table) -> None:
 
 
 def can_take(counts: Ints, wants: Bools, load: Ints) -> Ints:
-    """The rows to which a row with two more can give one (rows are single members)."""
+    """The rows that can take one from a row with two more (rows are single members)."""
     highest = np.where(counts > 0, load[:, None], _ABSENT).max(axis=0, initial=_ABSENT)
     return np.flatnonzero(np.where(wants, highest, _ABSENT).max(axis=1, initial=_ABSENT) > load + 1)
 
 
 def _chains(table: Table) -> list[tuple[list[int], list[int]]]:
-    """The rows and, between them, the groups of disjoint chains that help, those that help most first."""
+    """The rows, and between them the groups, of disjoint chains that help, the best first."""
     load = table.counts.sum(axis=1)
     from_row, from_group, highest = _highest(table, np.where(load > 0, (load - 1) // table.members, _ABSENT))
     helps = highest - load // table.members
@@ -80,7 +80,7 @@ def _chains(table: Table) -> list[tuple[list[int], list[int]]]:
 
 
 def _highest(table: Table, own: Ints) -> tuple[Ints, Ints, Ints]:
-    """By group the row, by row the group (-1: none) through which the highest load comes to it; by row that load."""
+    """By group the row, and by row the group, through which the highest load reaches it (-1: none); by row that load."""
     row, group = own.copy(), np.full(table.counts.shape[1], _ABSENT)
     from_row, from_group = np.full(len(group), _ABSENT), np.full(len(row), _ABSENT)
     while True:
@@ -99,7 +99,7 @@ def _highest(table: Table, own: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _times(table: Table, rows: list[int], groups: list[int]) -> int:
-    """How often a chain can be gone along and helps."""
+    """How often a chain can be carried out and helps."""
     load = table.counts.sum(axis=1)
     high, low = (int(load[row]) for row in (rows[0], rows[-1]))
     givers, takers = (int(table.members[row]) for row in (rows[0], rows[-1]))

@@ -1,6 +1,6 @@
-"""Members in Kafka's order, and who of them wants which topic: what range and roundrobin are made of.
+"""Members in Kafka's order, and each topic's subscribers: for range and roundrobin.
 
-Law: the order is that of instance ids, then member ids, whatever order the members come in.  C1 is static:
+Law: the order is that of instance ids, then member ids; the order of the input doesn't matter.  C1 is static:
 
 >>> from sparkcohort.assignors.api import MemberSubscription
 >>> C1 = MemberSubscription(("t0", "t1"), instance_id="i")
@@ -33,7 +33,7 @@ def static_first(space: Space) -> Ints:
 def subscribers_in_order(space: Space) -> list[Ints]:
     """By topic's position, the numbers of the members that want it, in Kafka's order.
 
-    Topics wanted by the same members share one array, so it can be told by identity.
+    Topics with the same subscribers share one array: its identity tells that they are the same.
     """
     order = static_first(space)
     kind = space.kind[order]

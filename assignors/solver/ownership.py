@@ -1,10 +1,10 @@
-"""Who owns what, made out from what members claim.
+"""The owner of each partition, decided from what members claim.
 
-A member states what it owns when it joins, and may be wrong: it was away while its partitions were given to
-others, or its topic was deleted and made anew with fewer partitions.  So claims are validated at the door.
+A member states what it owns when it joins.  The claim may be wrong: the partitions were assigned to others while the
+member was away, or the topic was recreated with fewer partitions.  So every claim is validated.
 
-Law: a partition has one owner at most, who claims it with the highest generation and still wants it.  C0 and C1 both
-say that they have t0-1, C1 in an older generation; t1 has one partition only:
+Law: a partition has at most one owner: the member that claims it with the highest generation and still wants it.  C0
+and C1 both claim t0-1, C1 in an older generation.  t1 has one partition only:
 
 >>> members = {
 ...     "C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5),
@@ -30,18 +30,18 @@ SEVERAL = -2
 
 
 class Ownership:
-    """By place: ``member``, the one valid owner, who wants it still; ``claimed``, who says to hold it.
+    """By place: ``member``, the one valid owner, which still wants it; ``claimed``, the member that claims it.
 
-    Both are members' numbers, -1 for nobody; ``claimed`` is -2 where several say so.
+    Both are members' numbers, -1 for none; ``claimed`` is -2 if several members claim it.
     """
 
     def __init__(self, space: Space, places: Ints, sizes: Ints) -> None:
-        """``places`` are those that each member claims (-1: there is no such), the first ``sizes[0]`` the first one's."""
+        """``places`` are the claims, member by member, ``sizes`` of each; -1: there is no such partition."""
         self.space = space
         self._places, self._sizes = places, sizes
         self.claimed = np.full(space.places, NO_MEMBER)
         self._rivals = self._record_claims() if len(places) else (places, places)
-        self.member = self.claimed  # nearly always the very same
+        self.member = self.claimed  # nearly always equal, so one array
         if len(self._rivals[0]):
             self.member = self.claimed.copy()
             self._decide_contested(*self._rivals)
@@ -53,7 +53,7 @@ class Ownership:
                 self.member[unwanted] = NO_MEMBER
 
     def _record_claims(self) -> tuple[Ints, Ints]:
-        """Write down who claims what; returns the contested claims."""
+        """Fill ``claimed``; returns the contested claims: places and members."""
         places, members = self._places, np.repeat(np.arange(len(self._sizes)), self._sizes)
         existing = places >= 0
         if not existing.all():
@@ -63,10 +63,10 @@ class Ownership:
         return (_no_places(), _no_places()) if uncontested else _contested(places, members, self.space)
 
     def _decide_contested(self, places: Ints, members: Ints) -> None:
-        """Contested places: the newest claim wins unless another is as new.
+        """Fill ``member`` for contested places: the newest claim wins unless another is as new (KIP-792).
 
-        A claim by a member that no longer wants the place is void: it holds the place back and wins over nobody (Kafka's sticky
-        assignors, too, look at the claims of a topic's own consumers only).
+        A claim of a member that no longer wants the place only holds the place back: it never wins.  Kafka's sticky
+        assignors, too, read the claims of a topic's own consumers only.
         """
         self.claimed[places] = SEVERAL
         self.member[places] = NO_MEMBER
@@ -83,9 +83,9 @@ class Ownership:
 
     @cached_property
     def acquisitions(self) -> Ints | None:
-        """By place, the generation in which its owner acquired it (-1: nobody knows, as for the oldest).
+        """By place, the generation in which its owner acquired it (-1: unknown, as for the oldest).
 
-        None when all are as old, as far as anybody knows.
+        None if all are equally old, as far as is known.
         """
         generations, places, sizes = _acquisitions(self.space, self._sizes), self._places, self._sizes
         del self._places, self._sizes  # nothing else needs them
@@ -106,10 +106,10 @@ class Ownership:
 
     @cached_property
     def claimants(self) -> dict[Partition, tuple[str, ...]]:
-        """All who say they hold it, sorted.
+        """By partition, all members that claim it, sorted.
 
-        A claimant may be reading the partition whether its claim is valid or not: until it has answered the next
-        assignment by giving the partition up, nobody else may start.
+        A claimant may be reading the partition, also with an invalid claim.  No other member may start before it has
+        revoked the partition and joined again (KIP-429).
         """
         rivals: dict[int, list[int]] = {}
         for place, member in zip(*(column.tolist() for column in self._rivals), strict=True):
@@ -133,7 +133,7 @@ def resolve_ownership(topics: Mapping[str, int], members: Mapping[str, MemberSub
 
 
 def _acquisitions(space: Space, sizes: Ints) -> Ints | None:
-    """Of each claim, in the order in which they stand, ``sizes`` of each member; None when all are as old."""
+    """The generation of each claim, member by member, ``sizes`` of each; None if all are equally old."""
     by_member = [claim.since for claim in space.subscriptions]
     values = list(chain.from_iterable(each.values() for each in by_member))
     if not values:
@@ -148,7 +148,7 @@ def _acquisitions(space: Space, sizes: Ints) -> Ints | None:
 
 
 def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
-    """The claims of places that several members claim, each once, by place and member."""
+    """The claims of places that several members claim, each once, sorted by place and member."""
     often = np.bincount(places, minlength=1) > 1
     if not often.any():
         return _no_places(), _no_places()
@@ -160,5 +160,5 @@ def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
 
 
 def _no_places() -> Ints:
-    """No places or members; not an empty part of an array, which would hold on to all of it."""
+    """No places or members.  An empty slice of an array would keep the whole array in memory."""
     return np.zeros(0, np.int64)

@@ -1,7 +1,7 @@
-"""An assignment of a million partitions as one array: each place's member.
+"""An assignment of a million partitions as one array: the member of each place.
 
-Values come in and go out as everywhere else (tuples of topic and number).  ``Packed`` makes a member's tuple when it is read, which for
-most members of a large group is never.
+Values are tuples of topic and number, as everywhere else.  ``Packed`` makes a member's tuple when it is read.  For most
+members of a large group that is never.
 
 >>> import numpy as np
 >>> from sparkcohort.assignors.api import MemberSubscription
@@ -25,7 +25,7 @@ from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, Space, by_key
 
 
 class Packed(Mapping[str, tuple[Partition, ...]]):
-    """An assignment: by place its member's number or -1; to look at, a mapping of ids to sorted partitions.
+    """An assignment: by place its member's number or -1; read as a mapping of ids to sorted partitions.
 
     ``ownership`` is the one that it was made from, so that it is resolved once.
     """
@@ -35,7 +35,7 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
 
     @cached_property
     def sorted(self) -> tuple[Ints, Ints]:
-        """The places that are given to anybody, by member and then ascending; and where each member's begin, and the end."""
+        """The assigned places by member, then ascending; and where each member's begin, and the end."""
         assigned_places, size = np.flatnonzero(self.member >= 0), len(self.space.ids)
         if len(assigned_places) == len(self.member):
             places, sizes = by_key(self.member, size), np.bincount(self.member, minlength=size)
@@ -64,7 +64,7 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
 
 
 def pack(space: Space, assignment: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
-    """An assignment by values as one by places; None when that can't be: to a stranger, no partition, or one given twice."""
+    """An assignment by values as one by places; None for an unknown member, an unknown partition, or one assigned twice."""
     if any(assignment[stranger] for stranger in assignment.keys() - set(space.ids)):
         return None
     member = np.full(space.places, NO_MEMBER)

@@ -1,10 +1,10 @@
-"""Which members and partitions are in the same racks, where that makes a difference (KIP-881).
+"""Which partitions are far from which members, if that makes a difference (KIP-881).
 
-A partition is *far* from a member if both their racks are known and none of its replicas is in the member's.  (Kafka
-looks at racks only if some member's rack has a replica, and not when all partitions have replicas in the same racks:
-members elsewhere, and those whose rack isn't known, can make a difference then all the same.)
+A partition is *far* from a member if the racks of both are known and no replica is in the member's rack.  (Kafka reads
+racks only if a member's rack has a replica, and not if all partitions have replicas in the same racks.  Then members in
+other racks, or in unknown ones, still make a difference here.)
 
-Law: what isn't known is never far.  C0 is in rack a, C1 nobody knows where; of t1 nothing is known:
+Law: an unknown rack is never far.  C0 is in rack a, C1's rack is unknown, and so are those of t1:
 
 >>> members = {"C0": MemberSubscription(("t0", "t1"), rack="a"), "C1": MemberSubscription(("t0",))}
 >>> near = nearness(Space({"t0": 3, "t1": 1}, members), {"t0": [["a"], ["b"], []]})
@@ -25,7 +25,7 @@ __all__ = ["MemberSubscription", "Nearness", "nearness"]
 
 
 class Nearness(NamedTuple):
-    """Kinds of members and of places by their racks; ``far`` by a member's kind and a place's."""
+    """Kinds of members and of places by their racks; ``far`` by the kind of a member and of a place."""
 
     of_member: Ints
     of_place: Ints
@@ -38,7 +38,7 @@ class Nearness(NamedTuple):
 
 
 def nearness(space: Space, racks: Racks) -> Nearness:
-    """Tell who is near what; all are of one kind where racks make no difference."""
+    """The kinds of members and places; only one kind of each if racks make no difference."""
     if not any(racks.values()):
         return _alike(space)
     homes = [subscription.rack or None for subscription in space.subscriptions]
@@ -56,12 +56,12 @@ def _alike(space: Space) -> Nearness:
 
 
 def _zeros(count: int) -> Ints:
-    """As many zeros in the room of one."""
+    """``count`` zeros in the memory of one."""
     return np.ndarray((count,), np.int64, np.zeros(1, np.int64), strides=(0,))
 
 
 def _replicas(space: Space, racks: Racks) -> tuple[list[frozenset[str]], Ints]:
-    """The different sets of racks, and the number of each place's; of a partition beyond those listed nothing is known."""
+    """The different sets of racks, and by place the number of its set; a partition beyond the list has the empty set."""
     counts = zip(space.topics, space.counts.tolist(), strict=True)
     rows = {topic: list(map(tuple, racks.get(topic, ())[:count])) for topic, count in counts}
     variants = set().union(*rows.values(), [()])

@@ -1,9 +1,9 @@
 """Two-step revocation: the rule of cooperative rebalancing (KIP-429), for every assignor: even ``range`` moves partitions cooperatively.
 
-**A partition that moves is revoked in one generation and assigned in the next.**  As long as a member claims a partition
-it may be reading it, so nobody else is given it: the generation that takes it away assigns it to nobody, its owner
-revokes it and joins again, and only then it is unclaimed.  What is unclaimed is assigned at once, and what stays is
-never interrupted.  (Kafka: ``CooperativeStickyAssignor.adjustAssignment``, which removes the partitions that are
+**A partition that moves is revoked in one generation and assigned in the next.**  A member that claims a partition may
+be reading it, so no other member is assigned it.  The generation that takes it away assigns it to no member.  Its owner
+revokes it and joins again; only then it is unclaimed.  Unclaimed partitions are assigned at once.  Partitions that stay
+are never interrupted.  (Kafka: ``CooperativeStickyAssignor.adjustAssignment`` removes the partitions that are
 *transferring ownership*.)
 
 Kafka leaves it to the cooperative assignors; an eager one there needs that every member revokes everything before it joins.  Here the
@@ -12,8 +12,8 @@ a member that claims it is marked (``Adjusted.revokes``): a follow-up rebalance 
 row back off (``leader.delayed_rebalance``, KIP-415).  The group holds against it by itself (``group.partition_ownership``): a partition is
 its owner's until the owner no longer claims it.  The member does its part (``member.machine``): it revokes, then it joins again.
 
-A claim counts whether it is valid or not: whoever claims by mistake may be reading all the same.  Only its valid owner
-keeps a partition that somebody else claims, too.  t0-1 is to move from C0 to C1, which gets the unclaimed t0-2 at once:
+Invalid claims count, too: the claimant may be reading.  A partition with several claimants stays with its valid owner,
+and goes to no other member.  t0-1 is to move from C0 to C1, which gets the unclaimed t0-2 at once:
 
 >>> from sparkcohort.assignors.api import MemberSubscription
 >>> from sparkcohort.assignors.solver.ownership import resolve_ownership
@@ -37,20 +37,20 @@ from sparkcohort.assignors.solver.space import NO_MEMBER, Bools
 
 
 def unclaimed(ownership: Ownership) -> Bools:
-    """Places that somebody wants and nobody claims: they are assigned at once."""
+    """Places that have a subscriber and no claim: they are assigned at once."""
     mask: Bools = ownership.space.has_subscriber & (ownership.claimed == NO_MEMBER)
     return mask
 
 
 def transferring_ownership(target: Packed, ownership: Ownership) -> Bools:
-    """Places that ``target`` gives to one member while another still claims them: that one has to revoke them first."""
+    """Places that ``target`` assigns to one member while another claims them: the other one has to revoke them first."""
     taker, claimed = target.member, ownership.claimed
     mask: Bools = (taker >= 0) & (claimed != NO_MEMBER) & (claimed != taker) & (ownership.member != taker)
     return mask
 
 
 def adjust_assignment(target: Assignment, ownership: Ownership) -> Packed:
-    """This generation's part of ``target``: what is transferring ownership goes to nobody until the follow-up rebalance."""
+    """This generation's part of ``target``: places that transfer ownership have no member until the follow-up rebalance."""
     packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
     if packed is None:
         raise ValueError("only an assignment of these topics to these members can be handed over")
@@ -63,13 +63,13 @@ def adjust_assignment(target: Assignment, ownership: Ownership) -> Packed:
 
 
 class Adjusted(NamedTuple):
-    """What of an assignment comes into force in this generation, and whether it takes partitions from their owners."""
+    """The part of an assignment for this generation, and whether it takes partitions from their owners."""
 
     assignment: Packed
     revokes: bool
 
 
 def adjust_for_generation(target: Packed, ownership: Ownership) -> Adjusted:
-    """This generation's part of what the assignor wants, and whether the generation revokes."""
+    """This generation's part of ``target``, and whether the generation revokes."""
     assignment = adjust_assignment(target, ownership)
     return Adjusted(assignment, bool(((ownership.member >= 0) & (assignment.member != ownership.member)).any()))

@@ -1,11 +1,11 @@
-"""From a table, how many of each group each row has, to an assignment: who has which.
+"""Turns a table, how many of each group each row has, into an assignment: the member of each place.
 
-Of what a member owns it keeps the oldest, as far as the table and the members' equal shares of their row's load allow.
-What else a row has according to the table it takes from what is left: first what the guess had given it, then in order
-of topic and number; and shares it out among its members.
+A member keeps the oldest partitions that it owns, as far as the table and its equal share of the row's load allow.  A
+row takes the rest of its count from unplaced partitions: first those of the guess, then in order of topic and number.
+It shares them out among its members.
 
-Law: every row then has of each group what the table says, and its members differ by one at most.  C0 had all of t0 and
-t1, which C1 wants too now, so both are of one row, and all six partitions of one group:
+Law: each row has the table's count of each group, and its members differ by one at most.  C0 had all of t0 and t1,
+which C1 now wants, too.  So both are in one row, and all six partitions in one group:
 
 >>> from sparkcohort.assignors.api import MemberSubscription
 >>> from sparkcohort.assignors.solver.ownership import resolve_ownership
@@ -30,9 +30,9 @@ from sparkcohort.assignors.solver.space import NO_MEMBER, Bools, Ints, by_key
 
 @dataclass(frozen=True)
 class ClassLayout:
-    """Who and what counts where in the table: the row of each member (-1: wants nothing), the group of each place.
+    """The row of each member (-1: it wants nothing), and the group of each place (-1: it has no subscriber).
 
-    By row and group: who ``wants`` what, and what is ``far`` from whom.  A place that nobody wants has the group -1.
+    ``wants`` and ``far`` are by row and group: whether its members subscribe to it, and whether it is far from them.
     """
 
     row_of: Ints
@@ -51,7 +51,7 @@ class ClassLayout:
         return int(self.wants.shape[1])
 
     def cells(self, places: Ints, members: Ints) -> Ints:
-        """Where in the table (row by row) these places of these members count."""
+        """The cells of the table, counted row by row, of these places with these members."""
         numbers: Ints = self.row_of[members]
         numbers *= self.groups
         numbers += self.group_of[places]
@@ -72,7 +72,7 @@ def round_table(ownership: Ownership, layout: ClassLayout, guess: Ints, table: I
     places = np.flatnonzero((target < 0) & (layout.group_of >= 0))
     row, member = _rows(layout, places, guess, lacks)
     loads = np.bincount(target[target >= 0], minlength=len(shares))
-    # Who has more by the guess than its share gives up the last.
+    # A member with more than its share by the guess gives up the last ones.
     guessed = np.flatnonzero(member >= 0)
     too_many = loads[member[guessed]] + rank_within(member[guessed]) >= shares[member[guessed]]
     member[guessed[too_many]] = NO_MEMBER
@@ -85,7 +85,7 @@ def round_table(ownership: Ownership, layout: ClassLayout, guess: Ints, table: I
 
 
 def rank_within(keys: Ints) -> Ints:
-    """How many equal keys stand before each."""
+    """By key, how many equal ones stand before it."""
     order = by_key(keys, int(keys.max(initial=0)) + 1)
     sizes = np.bincount(keys, minlength=1)
     position = np.arange(len(keys))
@@ -96,7 +96,7 @@ def rank_within(keys: Ints) -> Ints:
 
 
 def _shares(ownership: Ownership, layout: ClassLayout, guess: Ints, loads: Ints) -> Ints:
-    """How many each member is to have: equally many in a row, one more for those who own more, the oldest before."""
+    """How many each member gets: equal in a row, one more for the owners of more, the oldest holdings first."""
     size = len(layout.row_of)
     subscribers = np.flatnonzero(layout.row_of >= 0)
     rows = layout.row_of[subscribers]
@@ -119,7 +119,7 @@ def _shares(ownership: Ownership, layout: ClassLayout, guess: Ints, loads: Ints)
 
 
 def _trim_owners(ownership: Ownership, layout: ClassLayout, cells: Ints, shares: Ints) -> Ints:
-    """What stays with its owner; the rest of the places are with nobody."""
+    """The places that stay with their owners; all other places have no member."""
     target, shrinks = ownership.member.copy(), layout.count(ownership.member).ravel() - cells
     surplus = np.bincount(target[target >= 0], minlength=len(shares)) - shares
     if (surplus > 0).any():
@@ -131,7 +131,7 @@ def _trim_owners(ownership: Ownership, layout: ClassLayout, cells: Ints, shares:
         target[places[rank_within(members) < surplus[members]]] = NO_MEMBER
     excess = layout.count(target).ravel() - cells
     if (excess > 0).any():
-        # Where more stay than the table has, the youngest go, whoever's they are.
+        # A cell with more than the table allows loses its youngest, of any member.
         rows = excess.reshape(layout.wants.shape).max(axis=1) > 0
         places, cell = _youngest_first(ownership, layout, (layout.row_of >= 0) & rows[layout.row_of])
         stay = target[places] >= 0
@@ -141,7 +141,7 @@ def _trim_owners(ownership: Ownership, layout: ClassLayout, cells: Ints, shares:
 
 
 def _youngest_first(ownership: Ownership, layout: ClassLayout, mask: Bools) -> tuple[Ints, Ints]:
-    """What those members own, what came last before; and the cell of each."""
+    """The places that the members of ``mask`` own, the youngest first; and the cell of each."""
     places = oldest_first(ownership, mask)[0][::-1]
     if ownership.acquisitions is not None and len(places):
         ages = ownership.acquisitions[places]
@@ -152,7 +152,7 @@ def _youngest_first(ownership: Ownership, layout: ClassLayout, mask: Bools) -> t
 
 
 def _rows(layout: ClassLayout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:
-    """The row of each place so that all get what they lack; and its member, if that is as in the guess."""
+    """The row of each place, so that every cell gets what it lacks; and the place's member, if it is that of the guess."""
     member, group = guess[places], layout.group_of[places]
     cell = np.where(member >= 0, layout.row_of[member] * layout.groups + group, NO_MEMBER)
     guessed = np.flatnonzero(member >= 0)
@@ -169,7 +169,7 @@ def _rows(layout: ClassLayout, places: Ints, guess: Ints, lacks: Ints) -> tuple[
 
 
 def _members_in_turn(row_of: Ints, lacks: Ints) -> Ints:
-    """Members row by row, in each row round by round, as often as each lacks one."""
+    """Each member as often as it lacks one, row by row, and in a row round by round."""
     members = np.repeat(np.arange(len(lacks)), lacks)
     sequence: Ints = members[np.lexsort((members, rank_within(members), row_of[members]))]
     return sequence

@@ -1,9 +1,9 @@
-"""The topics and members of one assignment, counted: every partition has a place.
+"""The topics and members of one assignment, numbered: every partition has a place.
 
-Places are counted over the topics in sorted order, so that ascending places are sorted partitions.  Members are counted in the order of
-their ids.
+Places are numbered over the topics in sorted order, so ascending places are sorted partitions.  Members are numbered in
+the order of their ids.
 
-Law: places and values are each other's only name.
+Law: each partition has one place, and each place one partition.
 
 >>> space = Space({"t1": 2, "t0": 3}, {"C1": MemberSubscription(("t0",)), "C0": MemberSubscription(("t0", "t1"))})
 >>> space.places, space.ids, space.wanted_by.tolist()
@@ -26,14 +26,14 @@ from sparkcohort.assignors.api import MemberSubscription, Partition
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-NO_MEMBER: Final = -1
+NO_MEMBER: Final = -1  # also no topic, no place, no group
 _BLOCK: Final = 1 << 13
 _FEW: Final = 1 << 6
 _WORD: Final = 8
 
 
 class Space:
-    """The topics and members of one assignment, counted.
+    """The topics and members of one assignment, numbered.
 
     ``topics`` are the names, sorted; ``base`` has the first place of each and, last, the number of places.  ``kind``
     numbers the different subscriptions, as far as they are to topics that exist; ``wants`` has a row for each kind and
@@ -51,13 +51,15 @@ class Space:
         self.kind, self.wants = self._kinds()
 
     def is_made_from(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
-        """Whether it was made from these very objects."""
+        """Whether it was made from these objects (by identity)."""
         return self._inputs[0] is topics and self._inputs[1] is members
 
     def _kinds(self) -> tuple[Ints, Bools]:
         first = _firsts([subscription.topics for subscription in self.subscriptions])
         different = np.flatnonzero(first == np.arange(len(first)))
-        wants: Bools = np.zeros((len(different), len(self.topics) + 1), np.bool_)  # the last one is what doesn't exist
+        wants: Bools = np.zeros(
+            (len(different), len(self.topics) + 1), np.bool_
+        )  # the last column: topics that don't exist
         number = dict(zip(self.topics, range(len(self.topics)), strict=True))
         for row, member in zip(wants, different.tolist(), strict=True):
             row[_numbers(self.subscriptions[member].topics, number)] = True
@@ -74,17 +76,17 @@ class Space:
 
     @cached_property
     def partition_classes(self) -> tuple[Ints, Ints]:
-        """Topics that the same members want are of one class: each topic's class, and the first topic of each."""
+        """Topics with the same subscribers are of one class: each topic's class, and the first topic of each."""
         return _kinds_of(self.wants.T)
 
     @cached_property
     def subscribers(self) -> Ints:
-        """The members that want anything there is."""
+        """The members that want a topic with partitions."""
         return np.flatnonzero(np.isin(self.kind, np.flatnonzero(self.wants.any(axis=1))))
 
     @cached_property
     def wanted_by(self) -> Bools:
-        """By member and topic."""
+        """By member and topic, whether it wants it."""
         return self.wants[self.kind]
 
     @cached_property
@@ -111,7 +113,7 @@ class Space:
 
     @cached_property
     def has_subscriber(self) -> Bools:
-        """By place, whether anybody wants it."""
+        """By place, whether a member wants it."""
         if self.uniform:
             return np.ones(self.places, np.bool_)
         return np.repeat(self.wants.any(axis=0), self.counts)
@@ -132,39 +134,39 @@ class Space:
         return np.arange(self.base[position], self.base[position + 1])
 
     def partitions(self, places: Ints) -> tuple[Partition, ...]:
-        """The values that these places stand for."""
+        """The partitions at these places."""
         topics = np.searchsorted(self.base, places, side="right") - 1
         return tuple(
             zip(map(self.topics.__getitem__, topics.tolist()), (places - self.base[topics]).tolist(), strict=True)
         )
 
     def place(self, partitions: Iterable[Partition], size: int) -> Ints:
-        """Where these ``size`` values stand; -1 for what doesn't exist."""
+        """The places of these ``size`` partitions; -1 for one that doesn't exist."""
         if not size:
             return np.zeros(0, np.int64)
         topics = dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
         counts = np.append(self.counts, 0).view(np.uint64)
         result_places, values = np.empty(size, np.int64), iter(partitions)
-        # In blocks, so that they are still in the processor's cache when their numbers are read after their topics.
+        # In blocks: they are still in the processor's cache when their numbers are read after their topics.
         for first in range(0, size, _BLOCK):
             block = list(islice(values, _BLOCK))
             try:
-                # The topic's number below zero, or the partition's where there is no such topic: in one call.
+                # One call: ``get`` takes the partition's number as its default, so topics are numbered below zero.
                 topic = np.fromiter(starmap(topics.get, block), np.int64, len(block))
                 number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
             except OverflowError:
                 topic, number = self._believable(block, topics)
             del block
             np.subtract(-1, topic, out=topic)
-            topic.clip(-1, len(self.topics), out=topic)  # a number below zero of no topic is none either
+            topic.clip(-1, len(self.topics), out=topic)  # a negative number of an unknown topic is no topic either
             places = self.base[topic]
             places += number
-            places[number.view(np.uint64) >= counts[topic]] = NO_MEMBER  # those below zero are the largest so
+            places[number.view(np.uint64) >= counts[topic]] = NO_MEMBER  # as unsigned, negative numbers are the largest
             result_places[first : first + len(places)] = places
         return result_places
 
     def _believable(self, partitions: list[Partition], topics: Mapping[str, int]) -> tuple[Ints, Ints]:
-        """Topics and numbers as ``place`` reads them, where some are too large for what is known to be too large."""
+        """Topics and numbers for ``place`` when a number doesn't fit into 64 bits: -1 for what is out of range."""
         most = int(self.counts.max(initial=0))
         topic_numbers = [topics.get(topic, 0) for topic, _ in partitions]
         numbers = [number if 0 <= number < most else NO_MEMBER for _, number in partitions]
@@ -172,7 +174,7 @@ class Space:
 
 
 def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
-    """Each topic's number; -1 for what doesn't exist."""
+    """The number of each topic; -1 for one that doesn't exist."""
     if len(wish) > 1:
         try:
             return np.frombuffer(pack_values(f"{len(wish)}q", *itemgetter(*wish)(number)), np.int64)
@@ -182,9 +184,9 @@ def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
 
 
 def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
-    """For each wish where the first equal one is: long lists are compared faster than hashed, while there are few kinds.
+    """For each wish, the place of the first equal one.
 
-    Of the last few that were not compared an equal one may be missed.
+    While there are few kinds, long lists are compared faster than hashed.  Equal ones may be missed among the last few.
     """
     first, positions, candidates = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
     if not wishes or wishes.count(wishes[0]) == len(wishes):
@@ -195,7 +197,7 @@ def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
         first[positions[equal]] = positions[0]
         positions, candidates = positions[~equal], list(compress(candidates, ~equal))
     if len(candidates) <= _FEW:
-        first[positions] = positions  # to read an equal one again costs no more
+        first[positions] = positions  # reading an equal one again costs no more than finding it
         return first
     first_of: dict[tuple[str, ...], int] = {}
     first[positions] = np.fromiter(map(first_of.setdefault, candidates, positions.tolist()), np.int64, len(candidates))
@@ -203,7 +205,7 @@ def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
 
 
 def _kinds_of(rows: Bools) -> tuple[Ints, Ints]:
-    """Each row's kind, kinds counted in the order in which they come; and the first row of each kind."""
+    """Each row's kind, numbered in the order of appearance; and the first row of each kind."""
     width = -(-rows.shape[1] // 8)
     if width <= _WORD:
         words = np.zeros((len(rows), _WORD), np.uint8)
@@ -229,7 +231,7 @@ def distinct(values: Ints) -> Ints:
 
 
 def by_key(keys: Ints, limit: int) -> Ints:
-    """The order that sorts non-negative keys, equal ones as they stand (16-bit keys are sorted by their digits)."""
+    """The stable order of non-negative keys below ``limit``; numpy sorts 16-bit keys by radix, in linear time."""
     if limit <= 1 << 16:
         return np.argsort(keys.astype(np.uint16), kind="stable")
     if limit <= 1 << 32:
@@ -239,13 +241,13 @@ def by_key(keys: Ints, limit: int) -> Ints:
 
 
 def give_to_least(count: int, members: Ints, loads: Ints) -> Ints:
-    """Who of ``members`` (ascending) gets each of ``count`` partitions: one by one who has least, the first among equals.
+    """The member, of ``members`` (ascending), of each of ``count`` partitions: one by one the first with the fewest.
 
-    ``loads`` has what each member has; what they get is added to it.
+    ``loads`` is how many each member has; it grows by what they get.
     """
     lowest_first = np.sort(loads[members])
     sums = np.cumsum(lowest_first)
-    # Those that are reached when the water rises over the lowest: their own load, times how many are below, fits in.
+    # Water filling: a member is reached if lifting all lower ones to its load takes less than ``count``.
     reached = int(np.searchsorted(lowest_first * np.arange(len(members)) - (sums - lowest_first), count))
     level = -(-(count + int(sums[reached - 1])) // reached)
     lacks = np.maximum(level - loads[members], 0)

@@ -1,12 +1,12 @@
-"""Balance among members that are not all alike: other topics, or other racks.
+"""Balance among members that are not all alike: different topics, or different racks.
 
-First everyone keeps what it owns, and what is free goes to who has least (``initial``).  That is improved in a
-table with a row for each kind of member (same topics, same rack) and a column for each kind of partition
-(``cycles``): small even where members and partitions are many, and exact for balance and racks.
-``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
-differs within a kind: that makes moves and ages exact too, in groups where it takes too long (``MOST_WORK``) only nearly.
+First owners keep all, and free partitions go to the members with the fewest (``initial``).  This is improved in a table
+(``cycles``) with a row for each kind of member (same topics, same rack) and a column for each kind of partition.  The
+table is small even for many members and partitions, and exact for balance and racks.  ``rounding`` turns the table into
+an assignment again.  Then once more with a row for each member, since members of one kind own different partitions:
+this makes moves and ages exact, too.  In groups where it would take too long (``MOST_WORK``) they are nearly exact.
 
-Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1; with racks, C0 and C1 get what lies near them:
+Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1.  With racks, each gets the partitions near it:
 
 >>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
 >>> def arranged(topics, racks):
@@ -43,7 +43,7 @@ MOST_TAKERS: Final = 16
 
 
 def arrange_partitions(ownership: Ownership, near: Nearness) -> Packed:
-    """Balance, near where that is possible, moving as little as that takes."""
+    """Balance, near members' racks where possible, with the fewest moves."""
     target = initial_assignment(ownership, SubscriptionKinds(ownership.space))
     if near.matters or not _is_best(ownership, target):
         target = _exchanged(ownership, near, target)
@@ -51,13 +51,13 @@ def arrange_partitions(ownership: Ownership, near: Nearness) -> Packed:
 
 
 def _is_best(ownership: Ownership, guess: Ints) -> bool:
-    """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
+    """Whether the guess is the best if racks don't matter: loads are equal or differ by one, and owners keep all."""
     loads = np.bincount(guess[guess >= 0], minlength=len(ownership.space.ids))[ownership.space.subscribers]
     return bool(loads.max(initial=0) - loads.min(initial=len(guess)) <= 1)
 
 
 def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
-    """The target after all exchanges that pay."""
+    """The target after all exchanges that make it better."""
     layout = _layout(ownership, near)
     if layout.groups:
         alone = _individuals(layout) if (ownership.member >= 0).any() else layout
@@ -70,7 +70,7 @@ def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
 
 
 def _takers(alone: ClassLayout, target: Ints) -> int:
-    """How many members can take any, if that tells how much is to be done: few when one has joined, none when one has left."""
+    """How many members can take any: few if one has joined, none if one has left; large if counting takes too long."""
     if alone.far.any() or alone.wants.size > MOST_CELLS:
         return MOST_TAKERS + 1
     counts = alone.count(target)
@@ -87,7 +87,7 @@ def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
     if near.matters:
         keys += np.where(keys >= 0, near.of_place, 0)
     groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
-    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NO_MEMBER)  # the last one is that of what nobody wants
+    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NO_MEMBER)  # the last one: places without a subscriber
     number[groups] = np.arange(len(groups))
     row_of = np.full(len(space.ids), NO_MEMBER)
     row_of[subscribers] = row
@@ -97,7 +97,7 @@ def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
 
 
 def _individuals(layout: ClassLayout) -> ClassLayout:
-    """The same with a row for each member that wants anything."""
+    """The same layout with a row for each subscriber."""
     subscribers = np.flatnonzero(layout.row_of >= 0)
     row_of = np.full(len(layout.row_of), NO_MEMBER)
     row_of[subscribers] = np.arange(len(subscribers))
@@ -106,7 +106,7 @@ def _individuals(layout: ClassLayout) -> ClassLayout:
 
 
 def _improved(ownership: Ownership, layout: ClassLayout, target: Ints, *, gives: bool = True) -> Ints:
-    """The target after all exchanges between rows that pay; ``gives``: some owner will have to give something up."""
+    """The target after all exchanges between rows that make it better; ``gives``: some owner has to lose partitions."""
     table = Table(
         counts=layout.count(target),
         owns=layout.count(ownership.member),
@@ -119,8 +119,8 @@ def _improved(ownership: Ownership, layout: ClassLayout, target: Ints, *, gives:
     if not gives and (table.counts < table.owns).any():
         return _improved(ownership, layout, target)
     counts, members = table.counts, table.members
-    del table  # the room is needed
-    # As many of a kind may still be others than those that the table has with their owners.
+    del table  # its memory is needed
+    # The counts alone don't tell that owners keep their own: partitions of one kind may have been exchanged.
     owners_keep_all = not ((ownership.member >= 0) & (target != ownership.member)).any()
     if owners_keep_all and (counts == layout.count(target)).all() and _is_even(layout, target, members):
         return target
@@ -135,13 +135,13 @@ def _improve_or_level(table: Table, most: int) -> None:
     elif (table.members == 1).all():
         relieve_rows(table)
     if not improve_table(table, most):
-        # Balanced it is in any case; then there is nothing of balance left to improve.
+        # Out of budget: balance is made exact in any case, then the same budget goes to racks and moves.
         level_loads(table)
         improve_table(table, most)
 
 
 def _ages(ownership: Ownership, layout: ClassLayout) -> Ints:
-    """How long each owned partition has been held, by row, then group, then the oldest first; nothing if all as long."""
+    """How long each owned partition has been held, by row, then group, then the oldest first; empty if all are equal."""
     places = np.flatnonzero(ownership.member >= 0)
     if ownership.acquisitions is None or not len(places):
         return places[:0]
@@ -155,7 +155,7 @@ def _ages(ownership: Ownership, layout: ClassLayout) -> Ints:
 
 
 def _is_even(layout: ClassLayout, target: Ints, members: Ints) -> bool:
-    """Whether the members of each row have equally many, or one more."""
+    """Whether the members of each row differ by one at most."""
     if (members == 1).all():
         return True
     loads = np.bincount(target[target >= 0], minlength=len(layout.row_of))
