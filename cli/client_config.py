@@ -1,4 +1,4 @@
-"""What the command's options say of a Kafka client: ``--bootstrap-server`` and ``--command-config``."""
+"""The settings of a Kafka client from ``--bootstrap-server`` and ``--command-config``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sparkcohort.runtime.shell.options.kafka_translate import translate
 
 
 class BadSetting(click.ClickException):
-    """A setting that can't be taken; one line, exit status 2."""
+    """A setting that is refused; one line, exit status 2."""
 
     exit_code = 2
 
 
 def client_config(servers: str | None, config: str | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The client's settings in librdkafka's words.
+    """The client's settings under librdkafka's names.
 
-    ``more`` are a query's own, in Java's words.  Raises BadSetting, which names a setting that is refused and never its value.
+    ``more`` are a query's own, under Java's names.  Raises BadSetting, which names the setting and never its value.
     """
     try:
         properties = properties_file.read(config) if config else {}

@@ -1,4 +1,4 @@
-"""``cohort completion``: the script by which a shell completes the command, as click makes it."""
+"""``cohort completion``: prints click's script by which a shell completes the command."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def completion_command(context: click.Context, shell: str) -> None:
     if shell_class is None:
         raise CohortError(f"this version of click has no completion for {shell}; upgrade click")
     completion = shell_class(context.find_root().command, {}, "cohort", "_COHORT_COMPLETE")
-    # Not ``source()``: for bash it starts one to learn its version, and writes to standard error where there is none.
+    # Not ``source()``: it starts a bash to learn its version, and writes to standard error if there is none.
     click.echo(completion.source_template % completion.source_vars())

@@ -1,4 +1,4 @@
-"""``cohort describe``: a group's offsets, members or state, of the live runs of this host or, from any host, as Kafka tells them."""
+"""``cohort describe``: a group's offsets, members or state: of live runs on this host or, from any host, from Kafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SORTS: Final[Mapping[str, Key]] = {
     "age": lambda row: -_least(row["lag_seconds"]),
     "member": lambda row: (_client_id(row) or "", row["topic"], row["partition"]),
 }
-"""The largest lag and age come first; what is not known comes last."""
+"""The largest lag and age come first, unknown ones last."""
 EXECUTORS: Final = "the driver of a Cohort query is the only member that Kafka knows; its executors show without --bootstrap-server, on the driver's host"
 
 _EPILOG: Final = """\b
@@ -44,7 +44,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows of a group are shown, and in which order; empty and None: all."""
+    """The rows of a group to show, and their order; empty and None: all rows."""
 
     topics: tuple[str, ...]
     member: str | None
@@ -110,7 +110,7 @@ def describe_command(
     """Show a group: committed offsets, lag, and which executor owns what.
 
     The columns are those of kafka-consumer-groups --describe.  CLIENT-ID names the Spark executor.
-    With --bootstrap-server Kafka is asked, whatever reads the group, whether a query runs or not.
+    With --bootstrap-server Kafka is asked: for any group, with or without a running query.
     """
     context = click.get_current_context()
     if members and state:

@@ -1,4 +1,4 @@
-"""One check's outcome, and how they are printed."""
+"""The outcome of a check, and how outcomes are printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS: Final = ("CHECK", "RESULT", "FOUND", "REMEDY")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what to do where it isn't well."""
+    """What was checked, the result, the finding, and the remedy if there is one."""
 
     check: str
     result: str
@@ -27,22 +27,22 @@ class Check:
 
 
 def ok(check: str, finding: str) -> Check:
-    """A tick."""
+    """A check that passed."""
     return Check(check, OK, finding)
 
 
 def failed(check: str, finding: str, remedy: str) -> Check:
-    """A query would fail."""
+    """A check that failed: a query would fail."""
     return Check(check, FAILED, finding, remedy)
 
 
 def warning(check: str, finding: str, remedy: str) -> Check:
-    """A query would run, and may not for long, or not well."""
+    """A check with a doubt: a query would run, but perhaps not for long, or slowly."""
     return Check(check, WARNING, finding, remedy)
 
 
 def not_asked(check: str, finding: str, remedy: str = "") -> Check:
-    """Nothing is known; ``remedy`` says how it can be."""
+    """A check that was not made; ``remedy`` says how it can be."""
     return Check(check, NOT_ASKED, finding, remedy)
 
 
@@ -57,6 +57,6 @@ def as_lines(checks: Sequence[Check]) -> list[str]:
 
 
 def as_view(checks: Sequence[Check]) -> View:
-    """The same for JSON and csv."""
+    """A row for each, for JSON and csv."""
     rows = tuple((each.check, each.result, each.found, each.remedy or None) for each in checks)
     return View(COLUMNS, rows, tuple(asdict(each) for each in checks))

@@ -1,4 +1,4 @@
-"""What this host has for a query: interpreters, versions, Java, proxies, limits, ports, and the memory that executors get."""
+"""Checks of this host: interpreters, versions, Java, proxies, limits, ports, and the memory of executors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from sparkcohort.cli.diagnosis import Check, failed, not_asked, ok, warning
 from sparkcohort.runtime.kafka.addresses import bare, joined
 
 ANSWER_S: Final = 30.0
-"""Patience with a Python or Java that is started: on a busy machine an import takes seconds."""
+"""Time for a Python to start and answer: on a busy machine an import takes seconds."""
 LEAST_FILES: Final = 4096
 AGENT_MIB: Final = 86
-"""What an agent takes beside its ``buffer.bytes`` (docs/operate/sizing.md: 150 MiB with 64)."""
+"""An agent's memory beside its ``buffer.bytes`` (docs/operate/sizing.md: 150 MiB with 64)."""
 WORKER_MIB: Final = 100
 LEAST_OVERHEAD_MIB: Final = 384
 _LOOK: Final = (
@@ -46,7 +46,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 def interpreters() -> list[Check]:
-    """The Python that Spark would start for the driver, and the one for executors, as far as this host tells."""
+    """The Pythons that Spark would start for the driver and for executors, as far as this host tells."""
     worker = os.environ.get("PYSPARK_PYTHON") or "python3"
     driver = os.environ.get("PYSPARK_DRIVER_PYTHON") or worker
     set_by = "PYSPARK_PYTHON" if "PYSPARK_PYTHON" in os.environ else "not set: the first python3 in PATH"
@@ -121,9 +121,9 @@ def versions() -> list[Check]:
 
 
 def archive() -> list[Check]:
-    """Whether Spark's archive of PySpark is compiled for this Python; nothing where there is none.
+    """Whether Spark's archive of PySpark is compiled for this Python; empty if there is no archive.
 
-    Spark puts it first on the path of each Python that it starts, and gives the one of a query's source ten seconds.
+    Spark puts it first on the path of each Python that it starts.  The Python of a query's source has ten seconds to start.
     """
     home, check = os.environ.get("SPARK_HOME"), "archive of PySpark"
     if not home:
@@ -154,10 +154,10 @@ def archive() -> list[Check]:
 
 
 def _compile_command(file: Path) -> str:
-    """One line of shell, with what Python and coreutils bring."""
+    """One line of shell that compiles the archive, with Python and coreutils only."""
     python, target = shlex.quote(sys.executable), shlex.quote(str(file))
-    # unchecked-hash: zipimport compares times in the zone of the process, and takes another zone's for a stale module.
-    # install: uv links what it installs to its cache, so the file is replaced and not written to.
+    # unchecked-hash: zipimport compares times in the process's time zone, so in another zone every module would be stale.
+    # install: it replaces the file.  uv links installed files to its cache, so writing into the file would change that, too.
     return (
         f'(cd "$(mktemp -d)" && {python} -m zipfile -e {target} . && '
         f"{python} -m compileall -q -b --invalidation-mode unchecked-hash pyspark && "
@@ -166,7 +166,7 @@ def _compile_command(file: Path) -> str:
 
 
 def proxies(options: Mapping[str, str]) -> Check:
-    """Whether a proxy stands in the way: Kafka and the run's own port go past it, tokens and registries don't."""
+    """Whether a proxy is in the way: Kafka and the run's port never use it, tokens and registries do."""
     names = [
         name
         for name in ("grpc_proxy", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
@@ -227,9 +227,9 @@ def limits() -> list[Check]:
 
 
 def ports(options: Mapping[str, str]) -> list[Check]:
-    """The group's port on this host, and that of metrics.
+    """The ports of the group and of metrics on this host.
 
-    Where agents dial (``coordinator.host``) may be an address of a service or a router: the coordinator listens on all addresses.
+    The coordinator listens on all addresses: ``coordinator.host``, which agents connect to, may be that of a service or router.
     """
     address = bare(options.get("metrics.address") or "127.0.0.1")
     return [
@@ -249,7 +249,7 @@ def _port(name: str, text: str | None, address: str) -> Check:
         with closing(socket.socket(family)) as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address_info)
-    except (OSError, UnicodeError) as error:  # of a name with an empty label nobody can be asked
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an empty label
         reason = error if isinstance(error, OSError) else OSError("not a host name")
         remedy = f"give {name} a free port of this host, or leave it out"
         if name == "metrics.port" and reason.errno not in (errno.EADDRINUSE, errno.EACCES):
@@ -259,7 +259,7 @@ def _port(name: str, text: str | None, address: str) -> Check:
 
 
 def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Check:
-    """``spark.executor.memoryOverhead`` against what an agent and the Python workers take (docs/operate/sizing.md)."""
+    """``spark.executor.memoryOverhead`` against the memory of an agent and the Python workers (docs/operate/sizing.md)."""
     name = "memory overhead"
     try:
         buffer = int(options.get("buffer.bytes") or 64 << 20) >> 20
@@ -282,7 +282,7 @@ def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Chec
 
 
 def _mib(text: str) -> int:
-    """Spark's sizes; a bare number of these settings is MiB."""
+    """One of Spark's sizes in MiB; a bare number of these settings is MiB."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is no size such as 768m")
@@ -290,7 +290,7 @@ def _mib(text: str) -> int:
 
 
 def spark_conf(pairs_of_options: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """Spark's settings: ``spark-defaults.conf`` of this host and what was given; and where from, in words."""
+    """Spark's settings: ``spark-defaults.conf`` of this host and ``--conf``; and their source, in words."""
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if (home := os.environ.get("SPARK_HOME")) else "")
     path = Path(folder) / "spark-defaults.conf"
     if not folder or not path.is_file():
@@ -304,7 +304,7 @@ def spark_conf(pairs_of_options: Mapping[str, str]) -> tuple[dict[str, str], str
 
 
 def executors(master: str | None, conf: Mapping[str, str], timeout_s: float) -> list[Check]:
-    """A job of 32 short tasks asks executors for their Pythons, in a process of its own that has at most ``timeout_s``."""
+    """The executors' Pythons, asked by a job of 32 short tasks in a process of its own, for at most ``timeout_s``."""
     program = (
         "import json,sys\nfrom pyspark.sql import SparkSession\nfrom sparkcohort.registration import interpreters\n"
         "builder=SparkSession.builder.appName('cohort doctor')\n"

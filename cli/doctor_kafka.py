@@ -1,6 +1,6 @@
-"""What the cluster has for a query: each advertised listener, what brokers speak, permissions, and what tells of clocks.
+"""Checks of the cluster: each advertised listener, the brokers' API versions, permissions, and clocks.
 
-Every request is bounded.  Listeners are tried as executors try them: TCP, TLS, ApiVersions and login, by our own client.
+Every request is bounded.  Listeners are tried as executors try them: TCP, TLS, ApiVersions and login, by Cohort's client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_S: Final = 0.4
 EACH_S: Final = 5.0
 MOST_BROKERS: Final = 200
 AHEAD_S: Final = 2.0
-"""How far a record's time may be ahead of ours: less than this a busy producer and the network make."""
+"""How far a record's time may be ahead of this host's clock: a busy producer and the network make less than this."""
 _ADVERTISED: Final = re.compile(
     r"(?:[^:]*: )?(?:[a-z_]+://)?(?P<host>[^\s/]{1,255}):(?P<port>\d{1,5})/(?P<id>\d{1,9}): "
 )
@@ -39,7 +39,7 @@ _CAN_READ: Final = (AclOperation.READ, AclOperation.DESCRIBE)
 
 
 def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) -> list[Check]:
-    """Everything that the brokers tell."""
+    """All checks that ask the brokers."""
     errors: list[KafkaError] = []
     try:
         admin, cluster = _cluster(conf, errors)
@@ -63,21 +63,21 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
 
 
 def diagnose_silence(conf: Mapping[str, str], error: KafkaException, errors: Collection[KafkaError]) -> list[Check]:
-    """What there is to tell where no broker has answered; ``errors`` is what librdkafka has said meanwhile."""
+    """The checks if no broker has answered; ``errors`` are librdkafka's meanwhile."""
     refused = any(each.code() in kafka_errors.AUTHENTICATION for each in errors)
     advertised = {} if refused else _advertised(errors)
-    results = _listeners(conf, advertised, "somebody has told of them") if advertised else []
-    # An address that can't be tried, or answers by now, is no reason why nobody has answered.
+    results = _listeners(conf, advertised, "a broker advertises them") if advertised else []
+    # A listener that can't be tried, or answers by now, does not explain the silence.
     explained = any(each.result == FAILED for each in results)
     return results if explained else [*results, _no_broker(conf, error, errors)]
 
 
 def _cluster(conf: Mapping[str, str], errors: list[KafkaError]) -> tuple[AdminClient, Any]:
-    """The brokers; a refused login is known before the time is over."""
+    """The brokers.  A refused login ends the wait early."""
     deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_S
     while True:
-        # Another one each time: once it knows the brokers by what they advertise, librdkafka asks nobody else, and where
-        # it has heard that before we asked, there is nobody to answer us.
+        # A new client each time: once librdkafka knows the advertised addresses, it asks only these, and if they are wrong
+        # it never answers.
         admin = clients.new_admin({**conf, "log_level": "0", "error_cb": errors.append})  # type: ignore[dict-item]
         try:
             return admin, admin.list_topics(timeout=wait_s)
@@ -89,7 +89,7 @@ def _cluster(conf: Mapping[str, str], errors: list[KafkaError]) -> tuple[AdminCl
 
 
 def _advertised(errors: Collection[KafkaError]) -> dict[int, tuple[str, int]]:
-    """Brokers that somebody has told of, by what librdkafka says of those that it doesn't reach: ``host:port/id: Connect to …``."""
+    """The advertised brokers that librdkafka can't reach, from its errors ``host:port/id: Connect to …``."""
     matches = (_ADVERTISED.match(clients.text_of(each)) for each in errors if each.code() == KafkaError._TRANSPORT)
     return {int(each["id"]): (each["host"], int(each["port"])) for each in matches if each is not None}
 
@@ -195,7 +195,7 @@ def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Coll
 
 
 def _commits(conf: Mapping[str, str], group: str, topics: Collection[str]) -> Check:
-    """A group that isn't there yet: what it has committed is asked, which needs the right to describe it."""
+    """A group that doesn't exist yet.  Asking for its commits needs the right to describe it, so the answer tells of that."""
     name = f"group {group}"
     if not topics:
         return not_asked(name, "it is not there yet, and without a topic nothing can be asked of it")
@@ -204,7 +204,7 @@ def _commits(conf: Mapping[str, str], group: str, topics: Collection[str]) -> Ch
         answers = consumer.committed([Position(min(topics), 0)], timeout=EACH_S)
         denied = any(each.error is not None and each.error.code() == kafka_errors.GROUP_DENIED for each in answers)
     except KafkaException as error:
-        # librdkafka (2.16) asks for the coordinator again and again where that is not allowed: it ends with a time-out.
+        # librdkafka (2.16) retries FindCoordinator without permission until it times out.
         denied = clients.code_of(error) in (kafka_errors.GROUP_DENIED, KafkaError._TIMED_OUT)
         if not denied:
             raise
@@ -224,7 +224,7 @@ def _commits(conf: Mapping[str, str], group: str, topics: Collection[str]) -> Ch
 
 
 def _missing(operations: Collection[Enum] | None) -> list[AclOperation]:
-    """Of those that a reader needs; none where the broker tells nothing (it has no authorizer)."""
+    """The missing ones of the operations that a reader needs; none if the broker tells nothing (it has no authorizer)."""
     allowed = set(operations or ())
     return [] if not allowed or AclOperation.ALL in allowed else [each for each in _CAN_READ if each not in allowed]
 
@@ -242,7 +242,7 @@ def _grant(kind: str, name: str, operations: Collection[AclOperation]) -> str:
 
 
 def _clocks(admin: AdminClient, topics: Collection[str]) -> Check:
-    """No answer of Kafka has the broker's time; the newest record's timestamp is all there is, and it tells of clocks that are ahead."""
+    """Whether a clock is ahead of this host's.  No answer of Kafka has the broker's time: the newest record's is used."""
     name = "clocks"
     if not topics:
         return not_asked(name, "Kafka tells its time in records only, and no topic is named")

@@ -17,7 +17,7 @@ from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
 KAFKAS: Final = ("GROUP", "STATE", "#MEMBERS", "ASSIGNMENT-STRATEGY", "COORDINATOR (ID)", "COHORT-DRIVER")
 UNREACHABLE: Final = "unreachable"
-"""The state of a group whose coordinator, the driver or a broker, tells nothing of it."""
+"""The state of a group whose coordinator, the driver or a broker, doesn't answer."""
 
 _EPILOG: Final = """\b
 Examples:
@@ -73,7 +73,7 @@ def _of_kafka(group: KafkaGroup) -> views.View:
 
 
 def _omissions(listing: GroupListing) -> tuple[str, ...]:
-    """What the list has not, for people: without it they would take it for whole."""
+    """A note for each kind of group that the list lacks, so that nobody takes it for complete."""
     notes = [f"a broker has not listed its groups, which are left out: {reason}" for reason in listing.unlisted]
     if listing.denied:
         notes.append(f"groups that are left out, since this user may not describe them: {listing.denied:,}")

@@ -1,6 +1,6 @@
 """``cohort handover``: have the query that reads in a group finish its batch, commit and stop; from any host.
 
-With ``--to-checkpoint`` a Spark checkpoint is written, or written on, so that the next query begins where that one ended.
+With ``--to-checkpoint`` a Spark checkpoint is written or continued, so that the next query begins where that one ended.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def handover_command(
     The query ends with HANDED_OVER.  Start the next one afterwards.
     """
     if to_checkpoint is not None:
-        writable(to_checkpoint)  # before anybody is stopped for it
+        writable(to_checkpoint)  # before the query is stopped
     client = HandoverClient({"client.id": "cohort", **client_config(bootstrap_server, command_config)}, group_id)
     with closing(client):
         _hand_over(client, to_checkpoint, timeout_ms)
@@ -75,13 +75,13 @@ def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: i
     try:
         _write_down(client, to_checkpoint, outcome.to or RunName(0, ""))
     except CohortError as error:
-        # What the driver before has answered stays in Kafka: another call finds it, and goes on from there.
+        # The driver's answer stays in Kafka: the next call finds it, and goes on from there.
         raise CohortError(f"the query of group {client.group_id} has stopped, but {error}; run this again") from None
     printing.print_stderr(in_words(outcome, client.group_id))
 
 
 def _write_down(client: HandoverClient, to_checkpoint: Path | None, stopped: RunName) -> None:
-    """Where the query has ended, for the next one; then Kafka is told that the group is for whoever comes, and people where it was."""
+    """Write where the query has ended to the checkpoint, if there is one, free the group in Kafka, and print the offsets."""
     ends = {tp: offset for tp, (offset, text) in _answer_of_kafka(client.committed).items() if decode(text).run}
     batch = None if to_checkpoint is None else write_checkpoint(to_checkpoint, ends)
     _answer_of_kafka(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, stopped)))
@@ -96,7 +96,7 @@ def _pause(seconds: float) -> None:
 
 
 def _answer_of_kafka(ask_kafka: Callable[[], T]) -> T:
-    """What Kafka answers, asked again for a while."""
+    """Kafka's answer, asked for again until ``READ_S`` are over."""
     deadline = time.monotonic() + READ_S
     while True:
         try:
@@ -104,11 +104,11 @@ def _answer_of_kafka(ask_kafka: Callable[[], T]) -> T:
         except HandoverDelayed:
             if time.monotonic() > deadline:
                 raise
-            _pause(LOOK_S)  # some failures come at once
+            _pause(LOOK_S)  # some failures come without a wait
 
 
 def writable(folder: Path) -> int | None:
-    """The last batch of this checkpoint; None where there is none yet.  Raises CohortError where it can't be written on."""
+    """The last batch of this checkpoint; None: there is none yet.  Raises CohortError: it can't be continued."""
     try:
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             _free(folder)
@@ -130,14 +130,14 @@ def writable(folder: Path) -> int | None:
         raise CohortError(f"--to-checkpoint {folder} is of a query with {sources} sources: name a new folder")
     if last not in commits and last - 1 not in commits:
         raise CohortError(f"--to-checkpoint {folder}: batch {last} is planned and not committed, nor is the one before")
-    _text(folder / "commits" / str(last if last in commits else last - 1))  # can be read, before anything is written
+    _text(folder / "commits" / str(last if last in commits else last - 1))  # raises before anything is written
     for log in ("offsets", "commits"):
         _open_to_us(folder, folder / log)
     return last
 
 
 def _free(folder: Path) -> None:
-    """Raise CohortError where a new folder can't take the place of this one, which is empty or not there."""
+    """Raise CohortError if a new folder can't replace this one, which is empty or missing."""
     if folder.is_mount():
         raise CohortError(f"--to-checkpoint {folder} is a mount, which can't be replaced: name a new folder in it")
     _open_to_us(folder, next(each for each in folder.absolute().parents if each.exists()))
@@ -152,8 +152,8 @@ def _open_to_us(folder: Path, place: Path) -> None:
 def write_checkpoint(folder: Path, ends: Offsets) -> int:
     """Have a query with this checkpoint begin at ``ends``; returns the batch that ends there.  Raises CohortError.
 
-    A new one appears whole or not at all.  In an old one a batch is added: its offsets, then its commit; where that was
-    interrupted between the two, calling this again completes it.
+    A new checkpoint appears whole or not at all.  To an old one a batch is added: its offsets, then its commit.  If that
+    is interrupted between the two, the next call completes it.
     """
     last, end = writable(folder), json.dumps(_as_json(ends), separators=(",", ":"))
     try:
@@ -187,11 +187,11 @@ def _write_new(folder: Path, end: str) -> None:
     (fresh / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
     (fresh / "offsets" / "0").write_text(f"v1\n{json.dumps(watermark)}\n{end}")
     (fresh / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
-    fresh.rename(folder)  # over an empty folder, too
+    fresh.rename(folder)  # it replaces an empty folder, too
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all; Spark's checksum of an older file of that name must not stay."""
+    """Write a file whole or not at all.  Spark's checksum of an older file of that name would make it unreadable."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     fresh.write_text(text)

@@ -1,4 +1,4 @@
-"""One consumer group in Kafka, asked and changed by an administrator: for commands with ``--bootstrap-server``."""
+"""One consumer group in Kafka, read and changed by the admin API: for commands with ``--bootstrap-server``."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """The groups of a cluster, by their ids; ``silent`` are those whose coordinator tells nothing of them."""
+    """The groups of a cluster, by id; ``silent`` are those whose coordinator doesn't answer."""
 
     described: tuple[ConsumerGroupDescription, ...]
     silent: tuple[str, ...]
-    denied: int  # how many may not be described
-    unlisted: tuple[str, ...]  # why brokers have not listed theirs
+    denied: int  # the number of groups that this user may not describe
+    unlisted: tuple[str, ...]  # the errors of brokers that have not listed their groups
 
 
 class KafkaGroup:
-    """A group and its topics as the brokers know them; every call raises CohortError in words, within ``TIMEOUT_S`` a request."""
+    """A group and its topics as the brokers know them.  Every call may raise CohortError; a request has ``TIMEOUT_S``."""
 
     def __init__(self, request: CaseRequest) -> None:
-        """Connects, and reads which topics there are."""
+        """Connect, and read the topics."""
         self._request = request
         self._errors: list[KafkaError] = []
         self._conf: dict[str, Any] = {**request.conf, **QUIET}
@@ -69,11 +69,11 @@ class KafkaGroup:
         return self._request.group_id
 
     def partitions(self) -> set[TopicPartition]:
-        """Those that the topics of the cluster have."""
+        """All partitions of the cluster's topics."""
         return {TopicPartition(topic, number) for topic, count in self.sizes.items() for number in range(count)}
 
     def description(self) -> ConsumerGroupDescription | None:
-        """State and members; None of a group that Kafka doesn't know."""
+        """State and members; None: Kafka doesn't know the group."""
 
         def fetch() -> ConsumerGroupDescription | None:
             futures = group_requests.describe_groups(self._admin, [self.name])
@@ -88,14 +88,14 @@ class KafkaGroup:
         return self._do(fetch)
 
     def members(self) -> list[tuple[str, str, str]]:
-        """(member id or instance id, client id, host) of each; none of a group that Kafka doesn't know."""
+        """(member id or instance id, client id, host) of each; empty if Kafka doesn't know the group."""
         group = self.description()
         return (
             [] if group is None else [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
         )
 
     def every_group(self) -> GroupListing:
-        """All groups of the cluster, as far as brokers tell of them in time."""
+        """All groups of the cluster, as far as brokers answer in time."""
 
         def fetch_all() -> GroupListing:
             listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
@@ -112,11 +112,11 @@ class KafkaGroup:
         return self._do(fetch_all)
 
     def unknown(self) -> CohortError:
-        """The error of a group that Kafka doesn't know, with the nearest that it does."""
+        """The error for a group that Kafka doesn't know, with the nearest name that it knows."""
         return live_case.unknown_group(self._request, self._admin)
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
-        """Offset and metadata of each partition of which the group has one."""
+        """Offset and metadata of each partition that the group has committed."""
         group = GroupOffsets(self._conf, self.name)
         try:
             return self._do(lambda: group.committed(self.partitions(), TIMEOUT_S))
@@ -132,7 +132,7 @@ class KafkaGroup:
         return self._list_offsets(partitions, OffsetSpec.latest())
 
     def offsets_at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
-        """The first record at or after a time; the end of a log that has none."""
+        """The offset of the first record at or after a time; without one, the end of the log."""
         offsets = self._list_offsets(partitions, OffsetSpec.for_timestamp(time_ms))
         ends = self.end_offsets([tp for tp, offset in offsets.items() if offset < 0])
         return {tp: ends.get(tp, offset) for tp, offset in offsets.items()}
@@ -150,8 +150,8 @@ class KafkaGroup:
     def reset(self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit ``offsets`` for a group without members.
 
-        What Cohort keeps beside its offsets is written as by a later run without a pin: generations stay reserved, a driver
-        that wakes up again sees that it is over, and no first batch starts where it was pinned.
+        The metadata that Cohort keeps with its offsets is written as by a later run.  So generations stay reserved, and a
+        driver that wakes up again is fenced.  The plan of a first batch is removed, so no query starts from it.
         """
         old = latest(text for _, text in committed.values())
         record = replace(old, run=old.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
@@ -175,7 +175,7 @@ class KafkaGroup:
         self._do(commit)
 
     def has_plan(self, committed: Mapping[TopicPartition, tuple[int, str]]) -> bool:
-        """Whether a first batch is planned from these offsets and not committed yet."""
+        """Whether a first batch is planned from these offsets, and not committed."""
         return bool(latest(text for _, text in committed.values()).plan)
 
 
@@ -188,6 +188,6 @@ def _sort_groups(futures: Mapping[str, Future[ConsumerGroupDescription]], unlist
             described.append(future.result(0))
         elif code == kafka_errors.GROUP_DENIED:
             denied += 1
-        elif code != KafkaError.GROUP_ID_NOT_FOUND:  # a group that has ended meanwhile is none
+        elif code != KafkaError.GROUP_ID_NOT_FOUND:  # a group that has ended meanwhile is left out
             silent.append(name)
     return GroupListing(tuple(described), tuple(silent), denied, unlisted)

@@ -1,4 +1,4 @@
-"""A group as Kafka tells it, in the words of a live run's status: for commands with ``--bootstrap-server``."""
+"""A group's status from Kafka, in the form of a live run's status: for commands with ``--bootstrap-server``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATES: Final = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
 }
-"""Kafka's names, where the client's are others; the rest differs in its capitals."""
+"""Kafka's names of states that the client calls otherwise; the others differ only in their capitals."""
 DRIVERS: Final = "cohort-"
 """How the group.instance.id of a Cohort query's driver begins."""
 _UNKNOWN: Final = {
@@ -23,7 +23,7 @@ _UNKNOWN: Final = {
 
 
 def kafka_status(group: KafkaGroup) -> dict[str, Any]:
-    """Its partitions, members and state.  Raises CohortError: no broker, no permission, no such group."""
+    """The group's partitions, members and state.  Raises CohortError: no broker, no permission, no such group."""
     description, committed = group.description(), group.committed()
     if description is None:
         raise group.unknown()
@@ -43,7 +43,7 @@ def kafka_status(group: KafkaGroup) -> dict[str, Any]:
 
 
 def state_of(group: ConsumerGroupDescription) -> str:
-    """In Kafka's words, such as ``PreparingRebalance``."""
+    """The group's state under Kafka's name, such as ``PreparingRebalance``."""
     name = str(group.state.name)
     return STATES.get(name, name.capitalize())
 

@@ -46,7 +46,7 @@ Examples:
     "--watch",
     type=click.FloatRange(min=0.5),
     metavar="SECONDS",
-    help="Print it again and again, so often, until Ctrl-C or --fail-above ends it.",
+    help="Print it every SECONDS, until Ctrl-C or --fail-above ends it.",
 )
 @click.option(
     "--fail-above",
@@ -69,7 +69,7 @@ def lag_command(
     """Show how far behind groups are, and whether that grows.
 
     SECONDS is the age of the oldest record that is not committed, by its own timestamp.  Two looks, two seconds apart, tell the TREND.
-    With --bootstrap-server Kafka is asked, whatever reads the group.
+    With --bootstrap-server Kafka is asked: for any group.
     """
     context = click.get_current_context()
     try:
@@ -78,7 +78,7 @@ def lag_command(
         raise click.UsageError(f"--fail-above: {error}", context) from None
     if (servers or config) and group_id is None:
         raise click.UsageError("--bootstrap-server needs --group.", context)
-    if watch is not None and not watch <= MOST_WATCH_S:  # NaN is above nothing
+    if watch is not None and not watch <= MOST_WATCH_S:  # written so that NaN is refused
         raise click.UsageError(f"--watch takes seconds, from 0.5 to {MOST_WATCH_S}.", context)
     read_lags = _of_kafka(group_id or "", servers, config) if servers or config else lambda: _of_runs(group_id)
     lags_before, taken_at = read_lags(), time.monotonic()
@@ -100,7 +100,7 @@ def _verdict(lags: Lags, limit: LagLimit | None) -> int:
 
 
 def _of_runs(group_id: str | None) -> Lags:
-    """Of the live runs of this host.  Raises CohortError where one does not answer."""
+    """The lags of the live runs of this host.  Raises CohortError: one does not answer."""
     statuses, failures = ask_runs(group_id, status_of)
     if failures:
         raise CohortError("; ".join(failures))
@@ -112,7 +112,7 @@ def _of_runs(group_id: str | None) -> Lags:
 
 
 def _of_kafka(group_id: str, servers: str | None, config: str | None) -> Callable[[], Lags]:
-    """Of any group.  Raises CohortError: no broker, no permission, no such group."""
+    """A function that reads the lags of any group.  Raises CohortError: no broker, no permission, no such group."""
     conf = client_config(servers, config)
     group = KafkaGroup(CaseRequest(group_id, conf))
 

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple, TypeAlias
 Place: TypeAlias = tuple[str, str, int]
 """Group, topic, partition."""
 STEADY_PART: Final = 0.01
-"""Of the lag: what comes and goes within a batch is no trend."""
+"""A change below this part of the lag is no trend: it comes and goes within a batch."""
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Lag(NamedTuple):
-    """Records that are not committed, and the age of the oldest of them; None: not known."""
+    """Records that are not committed, and the age of the oldest of them in seconds; None: unknown."""
 
     records: int | None
     seconds: float | None
@@ -31,7 +31,7 @@ Lags: TypeAlias = Mapping[Place, Lag]
 
 
 class LagLimit(NamedTuple):
-    """What ``--fail-above`` says: records or seconds, the other one is None."""
+    """The value of ``--fail-above``: records or seconds; the other one is None."""
 
     records: int | None
     seconds: float | None
@@ -51,7 +51,7 @@ def parse_limit(text: str) -> LagLimit:
 
 
 def total(lags: Iterable[Lag]) -> Lag:
-    """The sum of the records, and the largest age; not known where one of the parts isn't."""
+    """The sum of the records, and the largest age; None if one of the parts is unknown."""
     rows = list(lags)
     records = [each.records for each in rows]
     ages = [each.seconds for each in rows]
@@ -62,7 +62,7 @@ def total(lags: Iterable[Lag]) -> Lag:
 
 
 def total_by(lags: Lags, parts: int) -> dict[tuple[object, ...], Lag]:
-    """By the first so many parts of their places, in order: 1, by group, 2, by topic, 3, each partition."""
+    """Totals by the first ``parts`` of their places, sorted: 1 by group, 2 by topic, 3 by partition."""
     groups: dict[tuple[object, ...], list[Lag]] = {}
     for place, lag in sorted(lags.items()):
         groups.setdefault(place[:parts], []).append(lag)
@@ -70,7 +70,7 @@ def total_by(lags: Lags, parts: int) -> dict[tuple[object, ...], Lag]:
 
 
 def trend(lag_before: Lag | None, lag_now: Lag, elapsed_s: float) -> str:
-    """What became of a lag, in words; empty where it can't be told."""
+    """The change of a lag, in words; empty if it is unknown."""
     if lag_before is None or lag_before.records is None or lag_now.records is None or elapsed_s <= 0:
         return ""
     change = lag_now.records - lag_before.records
@@ -80,7 +80,7 @@ def trend(lag_before: Lag | None, lag_now: Lag, elapsed_s: float) -> str:
 
 
 def find_excesses(lags: Mapping[tuple[object, ...], Lag], limit: LagLimit) -> list[str]:
-    """Which of them are over the limit, in words; one that isn't known while records wait is, too."""
+    """The lags above the limit, in words; an unknown one counts as above it while records wait."""
     excesses = []
     for place, lag in lags.items():
         name = "group " + " ".join(map(str, place))

@@ -1,4 +1,4 @@
-"""The live runs of this host, and what each answers."""
+"""The live runs of this host, and their answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_COORDINATOR: Final = (
 
 
 def ask_runs(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
-    """What each live run (of a group, if one is named) answers, and what those said that failed."""
+    """The answers of the live runs (of one group, if it is named), and the errors of those that failed."""
     answers: list[T] = []
     failures: list[str] = []
     for run in connection_file.find(group_id) if group_id is not None else find_runs():
@@ -28,7 +28,7 @@ def ask_runs(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list
             answers.append(ask(run))
         except CohortError as error:
             failures.append(str(error))
-        except (KeyError, TypeError) as error:  # what it tells is of another shape
+        except (KeyError, TypeError) as error:  # another version answers in another shape
             if run.version == connection_file.our_version():
                 raise
             failures.append(_of_another_version(run, error))
@@ -44,7 +44,7 @@ def _of_another_version(run: Connection, error: Exception) -> str:
 
 
 def find_runs() -> list[Connection]:
-    """The live runs of this host.  Raises CohortError when there is none, with where else, and of whom, there are some."""
+    """The live runs of this host.  Raises CohortError if there is none, and names those of other hosts and users."""
     runs = list(connection_file.live())
     if not runs:
         hint = connection_file.name_others(list(connection_file.elsewhere()))
@@ -53,7 +53,7 @@ def find_runs() -> list[Connection]:
 
 
 def status_of(run: Connection) -> dict[str, Any]:
-    """The status of a run.  Raises CohortError when it does not answer, or is ending."""
+    """The status of a run.  Raises CohortError: it does not answer, or is ending."""
     status = connection_file.fetch_status(run)
     if not status:
         raise CohortError(f"group {run.group_id}: the query is ending")

@@ -1,8 +1,8 @@
 """The command ``cohort``: what the live groups on this host are doing.
 
 It finds coordinators by their connection files (see ``connection_file``), so it runs on the driver's host as the driver's
-user.  Exit status 0, 1 when there is no answer to give, 2 for a mistake on the command line; an error is one line on
-standard error, never a traceback.
+user.  Exit status 0; 1 if there is no answer; 2 for a mistake on the command line.  An error is one line on standard
+error, never a traceback.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ LAZY: Final = {
     "shadow": "sparkcohort.cli.checkpoint.shadow:shadow_command",
     "simulate": "sparkcohort.cli.simulate.command:simulate_command",
 }
-"""Commands that bring the Kafka client or more along: imported when they are asked for."""
+"""Commands that import the Kafka client or more: each is imported when it is called."""
 
 
 def _silence_output() -> None:
-    """Write no more: Python would complain of a closed pipe at its last flush, and change the status."""
+    """Stop all output.  At its last flush Python would report the closed pipe, and change the exit status."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
@@ -92,9 +92,9 @@ def _silence_output() -> None:
 
 @contextmanager
 def _ending_with_the_reader() -> Iterator[None]:
-    """It has what it wanted: status 0, unless something else has failed; click's own ``main`` would take this for a failure.
+    """End with status 0 if the pipe's reader has gone, unless something else has failed; click's ``main`` would fail.
 
-    So a command that changes something does all of it before it tells.
+    So a command that changes something does all of it before it prints.
     """
     try:
         yield
@@ -179,7 +179,7 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 @printing.group
 @printing.output
 def member_timeline(member: str, group_id: str | None, output: str) -> None:
-    """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
+    """Print what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
     answers, failures = ask_runs(group_id, lambda run: connection_file.fetch_story(run, member))
     stories = [item for item in answers if "lines" in item]
     if stories:
@@ -225,7 +225,7 @@ def _exit(message: str, status: int) -> NoReturn:
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
-    """Call ``command`` and end the process with the right status and at most one line of error."""
+    """Call ``command``, and end the process with its status and at most one line of error."""
     try:
         result = command()
     except click.UsageError as error:

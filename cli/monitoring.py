@@ -1,6 +1,6 @@
 """``cohort dashboards write`` and ``cohort rules write``: the files of ``sparkcohort.dashboards``, out of the installed wheel.
 
-A file of other content is not overwritten without ``--force``; then none is written, and the exit status is 1.
+Without ``--force`` a file of other content is not overwritten.  Then no file is written, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def write_rules(directory: Path, groups: tuple[str, ...], runbooks: str | None, 
 
 
 def _selector(groups: tuple[str, ...]) -> str:
-    """PromQL's selector of these groups; an expression within a string, so that a dot is escaped twice."""
+    """PromQL's selector of these groups.  It is a regular expression in a string, so a dot is escaped twice."""
     for group in groups:
         if not _GROUP.fullmatch(group):
             raise click.BadParameter(
@@ -96,7 +96,7 @@ def _address(url: str) -> str:
 
 
 def write(texts: Mapping[Path, str], *, force: bool) -> None:
-    """Write all of these files or, when one of other content is there, none; say which.  Raises CohortError."""
+    """Write all of these files, or none if one has other content, and print their names.  Raises CohortError."""
     try:
         if not force:
             paths = [path for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()]

@@ -1,4 +1,4 @@
-"""What all commands share: the option ``--output``, and a view printed the way it says."""
+"""Shared by all commands: common options, and the printing of views by ``--output``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAIL_ABOVE: Final = 3
 
 
 def print_stderr(line: str) -> None:
-    """A line on standard error; what a checkpoint or a broker says in it can't steer the terminal."""
+    """Print a line on standard error, without control characters of a checkpoint or a broker."""
     click.echo(views.printable(line), err=True)
 
 

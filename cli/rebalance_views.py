@@ -1,4 +1,4 @@
-"""What ``cohort rebalances`` and ``cohort story`` print; see ``views`` for what a view is.
+"""The views of ``cohort rebalances`` and ``cohort story`` (see ``views``).
 
 Times of day are local, in ISO 8601: JSON has the offset from UTC as well.
 """
@@ -63,9 +63,9 @@ def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
 
 
 def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
-    """Who had what before and after: a row a member, what it gained and lost apart from what it kept.
+    """A row a member: the partitions that it kept, gained and lost in one rebalance.
 
-    KEPT and -LOST are what it had before, KEPT and +GAINED what it had after; GIVES-UP is kept until the follow-up round.
+    Before it had KEPT and -LOST, afterwards KEPT and +GAINED.  It keeps GIVES-UP until the follow-up round.
     """
     rows = tuple(
         (
@@ -85,7 +85,7 @@ def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
 
 
 def _routes(word: str, moves: Sequence[Mapping[str, Any]]) -> str | None:
-    """Partitions by the member that they came from or went to."""
+    """Partitions by the member from which they came or to which they went."""
     peers: dict[str | None, list[tuple[str, int]]] = {}
     for item in moves:
         peers.setdefault(item[word], []).append(_pair(item))

@@ -1,4 +1,4 @@
-"""``cohort reset-offsets``: move the committed offsets of a group in Kafka, as Kafka's own tool does; shows what it would do by default."""
+"""``cohort reset-offsets``: moves a group's committed offsets in Kafka, as Kafka's own tool does; by default it only shows them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One way to say where to: the option's name and its value."""
+    """Where offsets are moved to: the option's name and its value."""
 
     name: str
     value: Any
@@ -138,7 +138,7 @@ def _target(options: Mapping[str, Any]) -> Target:
 
 
 def _check(target: Target) -> None:
-    """Refuse what is no time before anybody is asked."""
+    """Raise OptionError for a bad time, before Kafka is asked."""
     if target.name == "to_datetime":
         reset_plan.time_ms(target.value)
     if target.name == "by_duration":
@@ -166,7 +166,7 @@ def _scope(
     topics: tuple[str, ...],
     all_topics: bool,
 ) -> list[TopicPartition]:
-    """The partitions that are moved.  Raises OptionError, CohortError."""
+    """The partitions whose offsets are moved.  Raises OptionError, CohortError."""
     if plan:
         return reset_plan.topic_partitions([f"{tp.topic}:{tp.partition}" for tp in plan], group.sizes)
     if not all_topics:
@@ -183,7 +183,7 @@ def _new_offsets(
     committed: Committed,
     plan: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Where each partition goes.  Raises CohortError, OptionError."""
+    """The new offset of each partition.  Raises CohortError, OptionError."""
     if target.name == "to_earliest":
         return group.start_offsets(partitions)
     if target.name == "to_latest":
@@ -208,7 +208,7 @@ def _new_offsets(
 
 
 def _refuse_members(group: KafkaGroup, group_id: str) -> None:
-    """Raises CohortError while the group has members: what they commit next would undo the reset."""
+    """Raise CohortError while the group has members: their next commits would undo the reset."""
     members = group.members()
     if members:
         names = "; ".join(f"{name} ({client} on {host})" for name, client, host in members[:MOST_NAMED])
@@ -220,7 +220,7 @@ def _refuse_members(group: KafkaGroup, group_id: str) -> None:
 
 
 def _about_checkpoint(folder: Path | None) -> str:
-    """Whether this checkpoint lets a query start at the group's offsets; without one, the rule."""
+    """The note whether a query with this checkpoint starts at the group's offsets; without one, the rule."""
     if folder is None:
         return WINS
     try:

@@ -1,4 +1,4 @@
-"""Where a reset moves a group's offsets: the arithmetic of ``cohort reset-offsets``, as Kafka's own tool does it."""
+"""The arithmetic of ``cohort reset-offsets``, as in Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_LINES: Final = 1_000_000
 
 
 def clamp_offsets(offsets: Offsets, begins: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-    """Each offset, moved to the nearest that its log has (Kafka: ``checkOffsetsRange``)."""
+    """Each offset, or the nearest one that its log has (Kafka: ``checkOffsetsRange``)."""
     return {tp: max(begins[tp], min(offset, ends[tp])) for tp, offset in offsets.items()}
 
 
@@ -40,7 +40,7 @@ def duration_ms(text: str) -> int:
 
 
 def time_ms(text: str) -> int:
-    """A point in time in milliseconds since 1970; UTC where it names no zone.  Raises OptionError.
+    """A point in time in milliseconds since 1970; UTC if it names no zone.  Raises OptionError.
 
     >>> time_ms("2026-01-01T00:00:00.000"), time_ms("2026-01-01T01:00:00+01:00")
     (1767225600000, 1767225600000)
@@ -55,7 +55,7 @@ def time_ms(text: str) -> int:
 
 
 def topic_partitions(texts: Iterable[str], sizes: Mapping[str, int]) -> list[TopicPartition]:
-    """What ``--topic T`` and ``--topic T:0,1`` name.  Raises OptionError for what isn't there."""
+    """The partitions that ``--topic T`` and ``--topic T:0,1`` name.  Raises OptionError for one that doesn't exist."""
     partitions: set[TopicPartition] = set()
     for text in texts:
         topic, colon, numbers = text.partition(":")

@@ -1,8 +1,8 @@
-"""What the ``cohort`` command prints: tables of a run's status, in the columns of Kafka's own command.
+"""The views of the ``cohort`` command: tables of a run's status, in the columns of Kafka's own command.
 
-A view is columns and rows of plain values (None: unknown).  It is printed in three ways: padded text for a pipe, where
-nothing is ever cut; a table for a terminal, or a block a row where a wide one does not fit; JSON.
-Columns: Kafka's ``ConsumerGroupCommand`` (4.2); those behind ``verbose`` are ours.
+A view is columns and rows of plain values (None: unknown).  It is printed as padded text for a pipe, where nothing is ever
+cut, as a table for a terminal, or a block a row if the table is too wide, or as JSON.
+Columns: Kafka's ``ConsumerGroupCommand`` (4.2); those behind ``verbose`` are Cohort's.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ _RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", 
 class View:
     """A table: the names of its columns and its rows.
 
-    ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, those of
-    ``narrow`` are left out, one after the other; else the last ``prose_columns`` columns, which are words, go under their row; else
-    each row becomes a block, but for rows that are ``words``, which go on in the next line.  ``totals`` are the lines under a table.  ``notes`` are not part of it: what else there is to say,
-    a line each, goes to standard error.
+    ``objects`` are the rows as JSON if that is more than the cells.  If a terminal is too narrow, the columns of ``narrow``
+    are left out, one after the other.  If that is not enough, the last ``prose_columns`` columns go under their row.  Else
+    each row becomes a block; rows of ``words`` are folded instead.  ``totals`` are the lines under a table.  ``notes`` are
+    lines for standard error.
     """
 
     columns: tuple[str, ...]
@@ -98,18 +98,18 @@ class View:
 
 
 def join_views(views: Sequence[View]) -> View:
-    """The rows of views of the same kind under each other; ``views`` is not empty."""
+    """One view with the rows of several of the same kind; ``views`` is not empty."""
     objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
     first, rows = views[0], tuple(row for view in views for row in view.rows)
     notes = tuple(note for view in views for note in view.notes)
     totals = tuple(line for view in views for line in view.totals)
-    # Several groups are told apart by that column.
+    # GROUP tells the rows of several groups apart, so it stays.
     narrow = first.narrow if len(views) == 1 else tuple(name for name in first.narrow if name != "GROUP")
     return View(first.columns, rows, objects, first.prose_columns, first.words, notes, narrow, totals)
 
 
 def for_terminal(view: View, width: int) -> View:
-    """Without as many of its ``narrow`` columns as it takes to fit; as it is where that doesn't do."""
+    """The view without as many of its ``narrow`` columns as it takes to fit; unchanged if that is not enough."""
     whole, left_out = view, list[str]()
     for name in view.narrow:
         if fits(view, width):
@@ -125,15 +125,15 @@ def for_terminal(view: View, width: int) -> View:
 
 
 def notes(status: Status) -> tuple[str, ...]:
-    """What whoever looks at a group should hear even if the view has no column for it."""
+    """Problems of a group that every view reports, a line each."""
     failure, group = status["assignor_failure"], status["group"]
-    failures = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
+    failures = [] if failure is None else [f"group {group}: {_failure(failure)}; every member keeps its partitions"]
     holds = (*_held_back(status, "unreachable", "held"), *_held_back(status, "late", "read as far as it is fetched"))
     return (*failures, *holds, *_held_by_transactions(status), *_cut_off(status))
 
 
 def _held_by_transactions(status: Status) -> list[str]:
-    """A line for the partitions that stand still, with lag 0, since a transaction is open."""
+    """A line for the partitions that an open transaction holds: their lag is 0, and they don't advance."""
     rows = [row for row in status["partitions"] if row["open_transaction"]]
     if not rows:
         return []
@@ -144,7 +144,7 @@ def _held_by_transactions(status: Status) -> list[str]:
 
 
 def _cut_off(status: Status) -> list[str]:
-    """A line for each member that can't fetch what others can, and why."""
+    """A line for each member that can't fetch partitions that others can, and why."""
     names_by_member: dict[tuple[str, str, str], list[str]] = {}
     for row in status["cut_off"]:
         names = names_by_member.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
@@ -160,7 +160,7 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _held_back(status: Status, key: str, text: str) -> list[str]:
-    """A line for each reason why partitions don't flow as the others do, with the first of them."""
+    """A line for each reason why partitions are held back, with the first of them."""
     by_reason: dict[str, list[str]] = {}
     for row in status["partitions"]:
         if row[key] is not None:
@@ -195,8 +195,8 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def members(status: Status, *, verbose: bool = False) -> View:
     """One row a member (``--describe --members``); the driver, which owns nothing, is not among them.
 
-    What is owned stands with its assignment generation, ``orders-0..4@1002``; AWAITED is what others have yet to give up.
-    The last rows are ids that were issued and not used yet.
+    Owned partitions stand with their assignment generation, ``orders-0..4@1002``.  AWAITED are those that other members
+    have yet to revoke.  The last rows are member ids that were issued and not used yet.
     """
     group = status["group"]
     objects = [_member(group, row) for row in status["members"]]
@@ -277,7 +277,7 @@ def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
 
 
 def _load(load: Mapping[str, Any] | None) -> Row:
-    """What a member carries: its part of the whole, and of what."""
+    """A member's load: its share of the group's, and its figures."""
     if load is None:
         return (None,) * 4
     figures = (round(load["records_per_second"]), load["bytes_per_second"], load["backlog"])
@@ -317,7 +317,7 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
 
 
 def batch(status: Status) -> tuple[str, ...]:
-    """The batch in flight on a line, if there is one: since when, how far it is, what it waits for."""
+    """A line on the batch in flight, if there is one: its age, its progress, what it waits for."""
     in_flight = status["batches"]["in_flight"]
     if in_flight is None:
         return ()
@@ -328,7 +328,7 @@ def batch(status: Status) -> tuple[str, ...]:
 
 
 def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
-    """A running rebalance in words: why, since when, and who keeps it waiting."""
+    """A running rebalance in words: reason, age, and the members that it waits for."""
     if rebalance is None:
         return None
     missing = [row["client_id"] or row["member_id"] for row in rebalance["missing"]]
@@ -342,13 +342,13 @@ def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
 
 
 def _failure(failure: Mapping[str, Any]) -> str:
-    """What is wrong with the assignor, and when it is asked again."""
+    """The assignor's failure, and when it is called again."""
     times = f" ({failure['in_a_row']} times in a row)" if failure["in_a_row"] > 1 else ""
     return f"{failure['error']}{times}; asked again in {duration(failure['retry_in_ms'])}"
 
 
 def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
-    """A round that is put off: what waits for a replacement of its member, or that moves back off; for how long at most."""
+    """A delayed rebalance (KIP-415) in words: what it waits for, and how long at most."""
     if scheduled is None:
         return None
     orphans = ranges((topic, partition) for topic, partition in scheduled["partitions"])
@@ -370,7 +370,7 @@ def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
 
 
 def client_id(executor: object) -> str | None:
-    """How a member is named to people: by Spark's id of its executor."""
+    """A member's name for people: Spark's id of its executor."""
     return None if executor is None else f"executor-{executor}"
 
 
@@ -393,7 +393,7 @@ def as_text(view: View) -> str:
 
 
 def as_table(view: View) -> Table:
-    """The same for a terminal; what does not fit is folded, never cut."""
+    """A table for a terminal; what does not fit is folded, never cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in view.columns:
         right = name in _NUMBERS or name.startswith("#") or name.endswith("-MS")
@@ -404,7 +404,7 @@ def as_table(view: View) -> Table:
 
 
 def as_blocks(view: View) -> Table:
-    """Each row as a block of lines, a name and a known value each, for what is too wide for the terminal."""
+    """Each row as a block of lines with a name and a known value each, for a view that is too wide for the terminal."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -419,7 +419,7 @@ def as_blocks(view: View) -> Table:
 
 
 def as_lines(view: View) -> Text:
-    """The rows with their last ``prose_columns`` cells under them, for what is too wide for the terminal."""
+    """The rows with their last ``prose_columns`` cells under them, for a view that is too wide for the terminal."""
     plain = len(view.columns) - view.prose_columns
     header, *lines = as_text(View(view.columns[:plain], tuple(row[:plain] for row in view.rows))).splitlines()
     text = Text(header, style="bold")
@@ -431,12 +431,12 @@ def as_lines(view: View) -> Text:
 
 
 def fits(view: View, width: int) -> bool:
-    """Whether the table needs no folding in so many columns."""
+    """Whether the table fits into ``width`` columns without folding."""
     return max(map(len, as_text(view).splitlines())) + len(view.columns) <= width
 
 
 def render(view: View, width: int) -> Table | Text:
-    """What a terminal of so many columns shows of a view that has rows: no number and no name is broken."""
+    """A view that has rows, for a terminal of ``width`` columns; no number and no name is broken."""
     if view.words or fits(view, width):
         return as_table(view)
     return as_lines(view) if view.prose_columns else as_blocks(view)
@@ -445,7 +445,7 @@ def render(view: View, width: int) -> Table | Text:
 def as_json(view: View) -> str:
     """A list of one object a row, keyed by the columns in lower case with ``_``; unknown is null.
 
-    Where a view has objects of its own these are it: all there is, verbose or not, lists as lists.
+    If a view has objects, they are printed instead: with all fields, verbose or not.
     """
     if view.objects is not None:
         return json.dumps(view.objects, indent=2)
@@ -454,7 +454,7 @@ def as_json(view: View) -> str:
 
 
 def as_csv(view: View) -> str:
-    """The table's columns and rows, with a line of names; what is unknown is empty (RFC 4180, lines end with LF)."""
+    """The table's columns and rows, with a line of names; unknown is empty (RFC 4180, lines end with LF)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(view.columns)
@@ -471,7 +471,7 @@ def _cell(value: object) -> str:
 
 
 def printable(words: str) -> str:
-    """Words on one line that can't steer the terminal: some are a member's own."""
+    """The text on one line without control characters: it may come from a member, and must not steer the terminal."""
     return "".join(character if character.isprintable() else "?" for character in words)
 
 

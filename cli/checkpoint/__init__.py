@@ -6,6 +6,6 @@ open the folder or URI (``folder``, by pyarrow's file systems), ask the brokers 
 ``repair --execute`` they write the files, after a backup.  State stores are never touched.  One thread; every request is bounded.
 
 How Spark starts again (``MicroBatchExecution.populateStartOffsets``): the last file of ``offsets`` is the last batch planned.  The file
-before it has to be there and is its start.  If ``commits`` has the same number as its last file, the batch is done and the next one begins
-at its end; else it runs with the ends that stand there.
+before it has to exist: it is the start of that batch.  If the last file of ``commits`` has the same number, the batch is done, and the
+next one begins at its end.  Else the batch runs again with the ends in its file.
 """

@@ -1,4 +1,4 @@
-"""A checkpoint's folder, wherever it is: local, file://, hdfs://, s3://, gs:// and what else pyarrow opens, and fsspec's where it can't."""
+"""A checkpoint's folder: local, file://, hdfs://, s3://, gs:// and all else that pyarrow opens; else by fsspec."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MOST_FILES: Final = 1_000_000
 _NUMBER: Final = re.compile(r"\d{1,18}")
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 _LOGIN: Final = re.compile(r"^([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
-"""To the last @: a secret in it may have any sign, / and ? too; in a path alone an @ is none of a login."""
+"""A login ends at the last @, since a secret may contain any character, also / and ?.  A path alone has no login."""
 _UNQUOTED: Final = re.compile(r"(?![^/]*hdfs:)[^/]*://[^/@]*:[^@]*/[^@]*@", re.DOTALL)
-"""A / in a login, with what follows it taken for a path; what precedes that in hdfs is a port."""
+"""A login with a /, which would end it: the rest would be taken for a path.  In hdfs:// the colon is that of a port."""
 _WRONG: Final = (OSError, pa.ArrowException, ValueError, ImportError)
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file of a log: the batch's number, how large it is, and when it was written (seconds; None: not known)."""
+    """A file of a log: the batch's number, its size in bytes, and when it was written (seconds since 1970; None: unknown)."""
 
     number: int
     size: int
@@ -43,10 +43,10 @@ class LogFile:
 
 
 class Folder:
-    """The files of one checkpoint; every failure is a CohortError of one line that names the place."""
+    """The files of one checkpoint.  Every failure is a CohortError of one line that names the place."""
 
     def __init__(self, place: str) -> None:
-        """Open ``place``.  Raises CohortError where it can't be reached, or is no checkpoint."""
+        """Open ``place``.  Raises CohortError: it can't be reached, or is no checkpoint."""
         self.place = _without_login(place)
         self._fs, self._root = _open_file_system(place, self.place)
         self.logs: Mapping[str, list[LogFile]] = {name: self._list_files(name) for name in ("offsets", "commits")}
@@ -55,12 +55,12 @@ class Folder:
             raise CohortError(f"{self.place} is no checkpoint: it has neither offsets nor commits nor metadata")
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether a file of this name exists."""
         info = self._call(lambda: self._fs.get_file_info(f"{self._root}/{name}"), name)
         return bool(info.type == fs.FileType.File)
 
     def read(self, name: str) -> str:
-        """The text of a file; what is no UTF-8 becomes a sign that no JSON has.  Raises CohortError, also for one that is too large."""
+        """The text of a file; bytes that are no UTF-8 become U+FFFD.  Raises CohortError, also if it is too large."""
 
         def whole() -> bytes:
             with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
@@ -72,7 +72,7 @@ class Folder:
         return data.decode("utf-8", "replace")
 
     def files(self) -> Files:
-        """What a repair looks at."""
+        """The files that a repair reads."""
         texts = {
             log: {file.number: self.read(f"{log}/{file.number}") for file in log_files[-FILES_PER_REPAIR:]}
             for log, log_files in self.logs.items()
@@ -81,7 +81,7 @@ class Folder:
         return Files(texts["offsets"], texts["commits"], metadata, self.stateful, str(uuid.uuid4()))
 
     def write(self, name: str, text: str | None) -> None:
-        """Write a file whole, or remove it (None); its checksum, which is of the old text, goes first."""
+        """Write a whole file, or remove it (None).  The checksum of its old text is removed first."""
         path, crc = f"{self._root}/{name}", f"{self._root}/{_crc_of(name)}"
         if self.exists(_crc_of(name)):
             self._call(lambda: self._fs.delete_file(crc), name)
@@ -89,12 +89,12 @@ class Folder:
             self._call(lambda: self._fs.delete_file(path), name)
             return
         folder, _, last = path.rpartition("/")
-        # Not a number, so that Spark takes no notice of it where this ends half way.
+        # The name is no number: Spark ignores the file if this ends half way.
         self._write_bytes(f"{folder}/.{last}.repair.tmp", text.encode(), name)
         self._call(lambda: self._fs.move(f"{folder}/.{last}.repair.tmp", path), name)
 
     def back_up(self) -> str:
-        """Copy both logs and ``metadata``, with their checksums, to a new folder beside this one; returns its place."""
+        """Copy both logs and ``metadata``, with their checksums, to a new folder beside this one.  Returns its place."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         target = f"{self._root}.backup-{stamp}"
         names = ["metadata", ".metadata.crc"]
@@ -108,7 +108,7 @@ class Folder:
         return f"{self.place.rstrip('/')}.backup-{stamp}"
 
     def age_s(self) -> float | None:
-        """Seconds since either log was written to; None where that isn't told."""
+        """Seconds since either log was written to; None: the file system doesn't tell."""
         times = [each.written for files in self.logs.values() for each in files[-1:] if each.written is not None]
         return max(time.time() - max(times), 0.0) if times else None
 
@@ -156,7 +156,7 @@ def _open_file_system(place: str, label: str) -> tuple[Any, str]:
     scheme = scheme.lower()
     if not place:
         raise CohortError("DIR is empty; give the folder or URI of a checkpoint")
-    if not local and _UNQUOTED.match(place):  # what is behind the / would be a path, and stand in errors
+    if not local and _UNQUOTED.match(place):  # the secret behind the / would be a path, and stand in errors
         raise CohortError(
             f"{label} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
         )
@@ -187,7 +187,7 @@ def _crc_of(name: str) -> str:
 
 
 def _without_login(place: str) -> str:
-    """The place as it may be shown: keys that stand in a URI stay out of messages."""
+    """The place as messages show it, without the keys in a URI."""
     if "://" not in place:
         return place
     return _LOGIN.sub(r"\1***@", place).partition("?")[0]

@@ -1,4 +1,4 @@
-"""What brokers say of the partitions of a checkpoint: log starts and ends, topics' ids, a group's commits."""
+"""Asks brokers for the partitions of a checkpoint: log starts and ends, topic ids, a group's commits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MISSING: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, 
 def ask_brokers(
     conf: Mapping[str, str], topics: Collection[str], group: str | None, after_commits: Callable[[], None]
 ) -> KafkaPositions:
-    """The answers; partitions whose leader doesn't answer are told as silent.  Raises CohortError: nobody answers, or refuses us.
+    """The answers; partitions whose leader doesn't answer are ``silent``.  Raises CohortError: no answer, or refused.
 
-    ``after_commits`` is called when the group's commits are known, and the logs' ends aren't yet.
+    ``after_commits`` is called between the question for the group's commits and that for the logs' ends.
     """
     errors: list[KafkaError] = []
     settings = {**conf, "log_level": "0", "allow.auto.create.topics": "false"}

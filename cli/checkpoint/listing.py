@@ -26,7 +26,7 @@ MENDS: Final = ("FILE", "DO", "WHY", "EFFECT", "LOSS")
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """One batch of the offset log, and whether the commit log has it; ``trouble`` is why Spark can't read its files."""
+    """One batch of the offset log, and whether the commit log has it; ``trouble``: why Spark can't read its files."""
 
     number: int
     committed: bool
@@ -38,7 +38,7 @@ class PlannedBatch:
 
 
 def batches(folder: Folder, last: int) -> list[PlannedBatch]:
-    """The last batches, oldest first.  Raises CohortError where a file can't be read at all."""
+    """The last batches, oldest first.  Raises CohortError: a file can't be read at all."""
     planned = [each.number for each in folder.logs["offsets"]]
     done = {each.number for each in folder.logs["commits"]}
     numbers = sorted({*planned, *(number for number in done if number > max(planned, default=-1))})
@@ -73,7 +73,7 @@ def _batch(
 
 
 def _records(previous: Mapping[Source, KafkaEnds | None], current: Mapping[Source, KafkaEnds | None]) -> int | None:
-    """How many offsets a batch spans; None where the one before isn't known, or a source begins in it."""
+    """How many offsets a batch spans; None: the batch before is unknown, or a source begins in this one."""
     if not previous or not current.keys() <= previous.keys():
         return None
     pairs = [(old, new) for source, new in current.items() if (old := previous[source]) and new]
@@ -81,7 +81,7 @@ def _records(previous: Mapping[Source, KafkaEnds | None], current: Mapping[Sourc
 
 
 def title(folder: Folder, batches: Sequence[PlannedBatch]) -> list[str]:
-    """What there is to say of the whole checkpoint."""
+    """The lines above the table: the whole checkpoint."""
     planned, done = folder.logs["offsets"], folder.logs["commits"]
     last, committed = (files[-1].number if files else None for files in (planned, done))
     try:
@@ -103,7 +103,7 @@ def title(folder: Folder, batches: Sequence[PlannedBatch]) -> list[str]:
     for batch in batches[-1:]:
         if batch.entry:
             conf = batch.entry.metadata.get("conf")
-            conf = conf if isinstance(conf, dict) else {}  # whoever wrote it may have written anything
+            conf = conf if isinstance(conf, dict) else {}  # it is read as it stands: any JSON is possible
             store = str(conf.get("spark.sql.streaming.stateStore.providerClass", "unknown")).rpartition(".")[2]
             lines.append(
                 f"logs of version {batch.entry.version} (offsets), {batch.commit_version or '-'} (commits); watermark {batch.entry.metadata.get('batchWatermarkMs', 0)} ms; "
@@ -131,7 +131,7 @@ def as_view(batches: Sequence[PlannedBatch]) -> View:
 
 
 def offsets(batches: Sequence[PlannedBatch]) -> View:
-    """A row a partition, of the last batch; of the one before too where the last is in flight."""
+    """A row a partition of the last batch; if that is in flight, of the one before, too."""
     listed = [batch for batch in batches if batch.entry][-1 if batches and batches[-1].committed else -2 :]
     rows = [
         (batch.number, place, each.form, tp.topic, tp.partition, offset, each.ids.get(tp.topic))
@@ -144,7 +144,7 @@ def offsets(batches: Sequence[PlannedBatch]) -> View:
 
 
 def differences(rows: Sequence[PartitionComparison]) -> View:
-    """A row a partition; JSON has the meaning of the group's offset besides."""
+    """A row a partition; JSON also has the meaning of the group's offset."""
     cells = [
         (
             *(row.source, row.topic, row.partition, row.checkpoint, row.planned, row.log_start, row.log_end),
@@ -160,7 +160,7 @@ def differences(rows: Sequence[PartitionComparison]) -> View:
 
 
 def restart(rows: Sequence[PartitionComparison]) -> str:
-    """One line on what a restart does."""
+    """One line: what a restart does."""
     records = sum(row.records or 0 for row in rows)
     flight = sum(max((row.planned or 0) - (row.checkpoint or 0), 0) for row in rows if row.planned is not None)
     first = f", first the {flight} of the batch in flight" if flight else ""

@@ -26,23 +26,23 @@ BY_NAME: Final = "v2"
 VERSIONS: Final = ("v1", BY_NAME)
 COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
 VOID: Final = "-"
-"""What stands for a source that had no offset yet (Spark: ``SERIALIZED_VOID_OFFSET``)."""
+"""The text of a source that has no offset yet (Spark: ``SERIALIZED_VOID_OFFSET``)."""
 
 Source: TypeAlias = int | str
 """A source's place in the query (v1), or its name (v2: ``readStream.name``, else the place in digits)."""
 
 
 class BrokenLog(CohortError, ValueError):
-    """A file of a log that Spark couldn't read, or would misread; the message names it."""
+    """A file of a log that Spark can't read, or would misread; the message names it."""
 
 
 class UnknownVersion(BrokenLog):
-    """A file of a version that isn't known here: nothing is said of it, and nothing repaired."""
+    """A file of a version that is unknown here: it is not judged, and nothing is repaired."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntry:
-    """One batch as planned: Spark's metadata, and the end of each source as its own text (None: none yet)."""
+    """One planned batch: Spark's metadata, and the end of each source as the source's own text (None: none yet)."""
 
     version: str
     metadata: Mapping[str, Any]
@@ -51,7 +51,7 @@ class OffsetEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One batch as done."""
+    """One committed batch."""
 
     version: str
     metadata: Mapping[str, Any]
@@ -59,14 +59,14 @@ class CommitEntry:
 
 @dataclass(frozen=True, slots=True)
 class KafkaEnds:
-    """The end of one source that reads Kafka; ``form`` is the format that wrote it, as far as it tells."""
+    """The end of one source that reads Kafka, and the ids of its topics, if the source writes them."""
 
     ends: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
 
     @property
     def form(self) -> str:
-        """``cohort``, whose offsets tell the topics' ids, or ``kafka``."""
+        """The format that wrote it: ``cohort`` writes topic ids, ``kafka`` doesn't."""
         return "cohort" if self.ids else "kafka"
 
 
@@ -81,7 +81,7 @@ def read_offsets(text: str, name: str) -> OffsetEntry:
     if len(lines) < 2:
         raise BrokenLog(f"{name} has no offsets: it ends after its metadata")
     if version == BY_NAME and text.endswith("\n"):
-        lines.append("")  # Spark ends no file so: what was cut off is a source
+        lines.append("")  # Spark ends no file with a line feed: a source was cut off here
     sources: dict[Source, str | None] = {}
     for number, line in enumerate(lines[1:]):
         place = f"{name}, line {number + 3}"
@@ -119,7 +119,7 @@ def query_id(text: str, name: str) -> str:
 
 
 def source_of(line: str | None, name: str) -> KafkaEnds | None:
-    """What a source's text says if it reads Kafka; None for a source of another kind, or that has no offset."""
+    """The ends in a source's text; None for a source that doesn't read Kafka, or has no offset."""
     if line is None:
         return None
     try:
@@ -130,7 +130,7 @@ def source_of(line: str | None, name: str) -> KafkaEnds | None:
 
 
 def rewrite_source(text: str, source: Source, line: str) -> str:
-    r"""The same file, which can be read, with another end of one source.
+    r"""The text of a file, which has to be valid, with another end of one source.
 
     >>> rewrite_source("v1\n{}\na\nb", 1, "c") == "v1\n{}\na\nc"
     True
@@ -150,7 +150,7 @@ def rewrite_source(text: str, source: Source, line: str) -> str:
 
 
 def as_line(ends: Mapping[TopicPartition, int], ids: Mapping[str, str], like: str) -> str:
-    """The text of a source's offset, in the manner of ``like``: Spark's source writes no blanks, ours does."""
+    """The text of a source's offset, spaced like ``like``: Spark's source writes no blanks, Cohort's does."""
     value: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(ends.items()):
         value.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -183,7 +183,7 @@ def _object(text: str, name: str) -> Mapping[str, Any]:
 
 
 def _complete(line: str, name: str) -> None:
-    """Raise BrokenLog for a source's text that was cut off; a source of another kind may write what it likes, but not that."""
+    """Raise BrokenLog for a source's text that was cut off.  A source of another kind may write any other text."""
     if line == VOID:
         return
     if not line or line[0] in "{[":

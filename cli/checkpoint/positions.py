@@ -1,4 +1,4 @@
-"""What a checkpoint has, beside the log and the group: what a restart reads, and what is lost before it."""
+"""Compares a checkpoint with Kafka's logs and the group: what a restart reads, and what is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 OK: Final = "ok"
 EXPIRED: Final = "lost to retention"
 PAST_END: Final = "beyond the log's end"
-RECREATED: Final = "topic made anew"
+RECREATED: Final = "topic recreated"
 MISSING: Final = "no such partition"
 NEW: Final = "new partition"
 UNKNOWN: Final = "no answer"
@@ -27,9 +27,9 @@ _MEANINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RestartPlan:
-    """What a checkpoint says of one source: where a restart begins, and the end of a batch in flight (None: there is none).
+    """One source of a checkpoint: where a restart begins, and the end of a batch in flight (None: there is none).
 
-    ``start`` is None where batch 0 is in flight: its start isn't in the offset log.
+    ``start`` is None while batch 0 is in flight: its start isn't in the offset log.
     """
 
     source: Source
@@ -39,7 +39,7 @@ class RestartPlan:
 
 @dataclass(frozen=True, slots=True)
 class KafkaPositions:
-    """What the brokers say: log starts and ends, topics' ids, a group's commits (None: not asked), and silent partitions."""
+    """The brokers' answers: log starts and ends, topic ids, a group's commits (None: not asked), and silent partitions."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -50,7 +50,7 @@ class KafkaPositions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """One partition: offsets are None where they aren't known; ``records`` counts offsets, which compaction leaves gaps in."""
+    """One partition; unknown offsets are None.  ``records`` counts offsets: compaction leaves gaps in them."""
 
     source: Source
     topic: str
@@ -69,17 +69,17 @@ class PartitionComparison:
 
     @property
     def fails(self) -> bool:
-        """Whether a restart ends with an error, or (``failOnDataLoss=false``) goes on without records."""
+        """Whether a restart fails or, with ``failOnDataLoss=false``, goes on without records."""
         return self.verdict in (EXPIRED, PAST_END, RECREATED, MISSING)
 
     @property
     def meaning(self) -> str:
-        """What the group's offset means beside the checkpoint's."""
+        """The meaning of the difference between the group's offset and the checkpoint's."""
         return _MEANINGS.get((self.group or "").split(" ")[0], "")
 
 
 def compare(plan: RestartPlan, brokers: KafkaPositions) -> list[PartitionComparison]:
-    """A row for each partition of a source, those that the checkpoint doesn't know yet included.
+    """A row for each partition of a source, also for those that the checkpoint doesn't have yet.
 
     >>> here = TopicPartition("t", 0)
     >>> row, = compare(RestartPlan(0, KafkaEnds({here: 5}, {}), None), KafkaPositions({here: 8}, {here: 20}, {}, {here: 5}))
@@ -127,7 +127,7 @@ def _row(tp: TopicPartition, plan: RestartPlan, brokers: KafkaPositions, ends: K
 def _judge(
     tp: TopicPartition, checkpoint: int | None, planned: int | None, brokers: KafkaPositions, ends: KafkaEnds
 ) -> tuple[str, int | None]:
-    """The verdict, and how many offsets are lost (None: nobody knows)."""
+    """The verdict, and how many offsets are lost (None: unknown)."""
     first, last = brokers.starts.get(tp), brokers.ends.get(tp)
     if tp in brokers.silent:
         return UNKNOWN, None

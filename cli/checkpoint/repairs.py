@@ -1,4 +1,4 @@
-r"""What mends a checkpoint: which files go, which are written anew, and what that costs.  Decisions only; ``cohort checkpoint repair`` writes.
+r"""Decides how a checkpoint is repaired: which files are removed or written, and what is lost.  ``cohort checkpoint repair`` writes.
 
 >>> whole = "v1\n{}\n" + '{"t":{"0":7}}'
 >>> [mend.path for mend in mend_files(Files({2: whole, 3: ""}, {2: 'v1\n{"nextBatchWatermarkMs":0}'}, '{"id":"q"}'))]
@@ -31,7 +31,7 @@ DOUBLES: Final = "a sink that takes a batch's number for its contents (as the fi
 class Files:
     """The texts of the last files of both logs by their numbers, and of ``metadata`` (None: there is none).
 
-    ``fresh_id`` is what a query may be called whose id is lost.
+    ``fresh_id`` is a new id for a query whose id is lost.
     """
 
     offsets: Mapping[int, str]
@@ -43,9 +43,9 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One file to be removed (``text`` None) or written.
+    """One file to be removed (``text`` None) or written; ``fault`` is what is wrong with it.
 
-    ``loss`` says what ``--accept-loss`` gives up ("" nothing); ``refused`` why it can't be done at all ("" it can).
+    ``loss``: what ``--accept-loss`` gives up ("": nothing).  ``refused``: why it can't be repaired ("": it can).
     """
 
     path: str
@@ -57,13 +57,13 @@ class Mend:
 
 
 def mend_files(files: Files) -> list[Mend]:
-    """What mends files that Spark can't read, and logs that don't fit each other.  Raises UnknownVersion."""
+    """The repairs of files that Spark can't read, and of logs that don't match.  Raises UnknownVersion."""
     mends = [*_metadata(files), *_last_offsets(files), *_earlier_offsets(files), *_commits(files)]
     return list({mend.path: mend for mend in reversed(mends)}.values())[::-1]
 
 
 def read_problem(text: str, name: str) -> str:
-    """Why a file of a log can't be read; "" where it can.  Raises UnknownVersion."""
+    """Why a file of a log can't be read; "": it can.  Raises UnknownVersion."""
     try:
         if name.startswith("offsets/"):
             logs.read_offsets(text, name)
@@ -79,7 +79,7 @@ def read_problem(text: str, name: str) -> str:
 
 
 def _metadata(files: Files) -> list[Mend]:
-    """Spark (4.2) starts neither with a broken one nor, where there are logs, without one."""
+    """Spark (4.2) doesn't start with a broken ``metadata`` or, if there are logs, without it."""
     if files.metadata is None:
         fault = "metadata is not there" if files.offsets or files.commits else ""
     else:
@@ -91,20 +91,20 @@ def _metadata(files: Files) -> list[Mend]:
 
 
 def _last_offsets(files: Files) -> list[Mend]:
-    """The last batch planned can't be read: it is planned anew, from the end of the one before."""
+    """If the last batch planned can't be read, it is planned again, from the end of the one before."""
     last = max(files.offsets, default=-1)
     fault = read_problem(files.offsets[last], f"offsets/{last}") if last >= 0 else ""
     if not fault:
         return []
     path = f"offsets/{last}"
     if last - 1 in files.offsets and read_problem(files.offsets[last - 1], f"offsets/{last - 1}"):
-        refused = f"offsets/{last - 1} can't be read either: nobody knows where to begin; start with a new checkpoint (the group's commits are its start)"
+        refused = f"offsets/{last - 1} can't be read either: its start is unknown; start with a new checkpoint (the group's commits are its start)"
         return [Mend(path, None, fault, "", refused=refused)]
     if last > 0 and last - 1 not in files.offsets:
         return [Mend(path, None, fault, "", refused=f"offsets/{last - 1}, its start, is not there")]
-    effect = f"batch {last} is planned anew from the end of batch {last - 1}; {DOUBLES}"
+    effect = f"batch {last} is planned again from the end of batch {last - 1}; {DOUBLES}"
     if last == 0:
-        effect = "batch 0 is planned anew from the query's start: the group's commits, or startingOffsets"
+        effect = "batch 0 is planned again from the query's start: the group's commits, or startingOffsets"
     mends = [Mend(path, None, fault, effect)]
     if last in files.commits:
         loss = f"batch {last} was done: its records are delivered again" if files.stateful else ""
@@ -113,7 +113,7 @@ def _last_offsets(files: Files) -> list[Mend]:
 
 
 def _earlier_offsets(files: Files) -> list[Mend]:
-    """Spark reads the file before the last one too, even where it needs nothing of it."""
+    """Spark reads the file before the last one, too, even if it needs nothing of it."""
     last = max(files.offsets, default=-1)
     if last < 1 or read_problem(files.offsets[last], f"offsets/{last}"):
         return []
@@ -124,7 +124,7 @@ def _earlier_offsets(files: Files) -> list[Mend]:
     if last in files.commits and not read_problem(files.commits[last], f"commits/{last}"):
         effect = f"it becomes a copy of offsets/{last}: Spark wants it there, and reads on from batch {last}"
         return [Mend(path, files.offsets[last], fault, effect)]
-    refused = f"it is the start of batch {last}, which is in flight: nobody knows it; start with a new checkpoint (the group's commits are its start)"
+    refused = f"it is the start of batch {last}, which is in flight, and unknown; start with a new checkpoint (the group's commits are its start)"
     return [Mend(path, None, fault, "", refused=refused)]
 
 
@@ -136,7 +136,7 @@ def _commits(files: Files) -> list[Mend]:
         fault = read_problem(text, path)
         if number > planned:
             fault = "a commit without its offsets: Spark fails with CONCURRENT_STREAM_LOG_UPDATE"
-            effect = f"batch {number} is planned anew from the end of batch {planned}: its records are delivered again; {DOUBLES}"
+            effect = f"batch {number} is planned again from the end of batch {planned}: its records are delivered again; {DOUBLES}"
             loss = f"batch {number} was done, and in the output" if files.stateful else ""
             mends.append(Mend(path, None, fault, effect, loss))
         elif fault and number == max(files.commits):
@@ -147,9 +147,9 @@ def _commits(files: Files) -> list[Mend]:
 def _broken_commit(files: Files, number: int, planned: int, fault: str) -> Mend:
     path = f"commits/{number}"
     if number < planned:
-        # Spark plans a batch only after the one before is committed, and starts with a warning where that commit is gone.
+        # Spark plans a batch only after the one before is committed.  If that commit is gone, it starts with a warning.
         checkpoint_ids = any(_version(text) not in ("", "v1") for text in files.commits.values())
-        refused = "it has the ids of the state's checkpoints, which nobody else knows" if checkpoint_ids else ""
+        refused = "it has the ids of the state's checkpoints, which no other file has" if checkpoint_ids else ""
         return Mend(path, None, fault, f"nothing: batch {planned}, in flight, runs as planned", refused=refused)
     return Mend(
         path, None, fault, f"batch {number} runs again with the same records: a sink that is keyed by it gets no double"
@@ -157,18 +157,18 @@ def _broken_commit(files: Files, number: int, planned: int, fault: str) -> Mend:
 
 
 def _version(text: str) -> str:
-    """The version of a whole file; "" of one that can't be read."""
+    """The version of a file; "": it can't be read."""
     try:
         return logs.read_commit(text, "commits").version
     except BrokenLog:
         return ""
 
 
-# --- offsets that no log has -----------------------------------------------------------------------
+# --- offsets that Kafka's logs don't have ----------------------------------------------------------
 
 
 def mend_positions(files: Files, rows: Iterable[PartitionComparison], brokers: KafkaPositions) -> list[Mend]:
-    """What moves a checkpoint to offsets that the logs have; each costs what it says.  The files have to be readable."""
+    """The repairs that move a checkpoint to offsets that Kafka's logs have.  The files have to be readable."""
     bad: dict[Source, list[PartitionComparison]] = {}
     for row in rows:
         if row.fails:
@@ -196,7 +196,7 @@ def _move_offsets(
     entry = logs.read_offsets(text, name)
     every = [row for rows in bad.values() for row in rows]
     for source, rows in bad.items():
-        line = entry.sources.get(source)  # None in the batch before the one that a source begins in
+        line = entry.sources.get(source)  # None in the batch before that in which a source begins
         old = logs.source_of(line, name)
         if old is None or line is None:
             continue
@@ -221,7 +221,7 @@ def _new_ends(
             ends[tp] = max(ends[tp], brokers.starts[tp])
         elif row.verdict == RECREATED or (row.verdict == PAST_END and row.topic not in ids):
             ends[tp] = brokers.starts[tp]
-        elif row.verdict == PAST_END:  # the same topic: its log was cut, and what is written now follows on its end
+        elif row.verdict == PAST_END:  # the same topic, truncated: new records follow on its end
             ends[tp] = min(ends.get(tp, brokers.ends[tp]), brokers.ends[tp])
         if row.verdict == RECREATED and row.topic in ids:
             ids[row.topic] = brokers.ids[row.topic]
@@ -229,7 +229,7 @@ def _new_ends(
 
 
 def words(rows: Sequence[PartitionComparison]) -> str:
-    """Which partitions, and what is wrong with them.
+    """The partitions by what is wrong with them, in words.
 
     >>> words([PartitionComparison(0, "t", n, 5, None, 8, 9, None, 8, 9, 1, 3, None, EXPIRED) for n in range(7)])
     'lost to retention: t-0, t-1, t-2, t-3, t-4 and 2 more'
@@ -243,7 +243,7 @@ def words(rows: Sequence[PartitionComparison]) -> str:
 
 
 def effects(rows: Sequence[PartitionComparison]) -> str:
-    """Where they are read from afterwards."""
+    """Where they are read from afterwards, in words."""
     targets = {
         EXPIRED: "to the log's start",
         MISSING: "out of the checkpoint",
@@ -254,13 +254,13 @@ def effects(rows: Sequence[PartitionComparison]) -> str:
 
 
 def costs(rows: Sequence[PartitionComparison]) -> str:
-    """What is lost, by count where that is known."""
+    """What is lost, in words, with counts where they are known."""
     counted = sum(row.lost or 0 for row in rows if row.verdict in (EXPIRED, PAST_END))
     unknown = [row for row in rows if row.lost is None]
     parts = [f"{counted} offsets are gone"] if counted else []
     if unknown:
         parts.append(
-            f"what {len(unknown)} partitions of a deleted topic had behind the checkpoint is gone, nobody knows how much"
+            f"what {len(unknown)} partitions of a deleted topic had behind the checkpoint is gone; how much is unknown"
         )
     return "; ".join(parts)
 

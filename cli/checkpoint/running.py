@@ -1,7 +1,7 @@
-"""Whether a live query on this host uses a checkpoint.
+"""Whether a live query on this host may use a checkpoint.
 
-A query of ours doesn't know its checkpoint (Spark tells a source neither folder nor query id), but a ``ProgressListener`` tells the id, which
-stands in ``metadata``; else what it reads is all there is to compare.
+A query doesn't know its checkpoint: Spark tells a source neither the folder nor the query's id.  So the topics that it
+reads are compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparkcohort.runtime.shell.rpc import connection_file
 
 
 def check_not_running(folder: Folder, files: Files) -> None:
-    """Raise CohortError if a live query on this host reads the topics of this checkpoint, or if that can't be told."""
+    """Raise CohortError if a live query on this host reads topics of this checkpoint, or if that is unknown."""
     if hidden := connection_file.name_hidden():
         raise CohortError(f"{folder.place}: whether a live query uses it can't be told{hidden}; or say --not-running")
     topics = {

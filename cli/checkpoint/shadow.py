@@ -28,12 +28,12 @@ from sparkcohort.runtime.protocol.partitions import Range
 COLUMNS: Final = ("BATCH", "SOURCE", "TOPIC", "PARTITION", "FROM", "TO", "RECORDS", "BYTES", "CRC32", "VERDICT", "WHY")
 BY_BATCH: Final = ("BATCH", "PARTITIONS", "RECORDS", "BYTES", "VERDICT")
 VERDICTS: Final = (EQUAL, EXPIRED, UNREAD, DIFFERS)
-"""From the best to the worst."""
+"""From the best to the worst; a batch has the worst one of its ranges."""
 MOST_ROWS: Final = 10_000
-"""Rows that are printed at the end; the counts are of all."""
+"""Most rows that are printed at the end; counts are of all rows."""
 LOOK_S: Final = 1.0
 MOST_FAILURES: Final = 10
-"""Looks in a row that may fail while a checkpoint is followed: some three minutes."""
+"""Failures in a row to read a checkpoint that is followed: some three minutes."""
 MOST_PAUSE_S: Final = 30.0
 _EPILOG: Final = """\b
 Examples:
@@ -58,7 +58,7 @@ class BatchLine(NamedTuple):
 
 @dataclass(slots=True)
 class ShadowSummary:
-    """What was compared so far: the last rows and batches, whatever is not equal, and counts of all."""
+    """The comparison so far: the last rows and batches, the rows that are not equal, and counts of all."""
 
     equal: deque[RangeComparison] = field(default_factory=lambda: deque(maxlen=MOST_ROWS))
     unequal: list[RangeComparison] = field(default_factory=list)
@@ -69,7 +69,7 @@ class ShadowSummary:
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
 
     def add(self, number: int, rows: Sequence[RangeComparison]) -> BatchLine:
-        """The ranges of one batch."""
+        """Add the ranges of one batch; returns its sums."""
         for row in rows:
             self.verdicts[row.verdict] += 1
             if row.verdict == EQUAL:
@@ -84,11 +84,11 @@ class ShadowSummary:
         return line
 
     def rows(self) -> list[RangeComparison]:
-        """Those that are kept, in order."""
+        """The rows that are kept, in order."""
         return sorted((*self.equal, *self.unequal), key=lambda row: (row.batch, row.source, row.range))
 
     def words(self) -> str:
-        """All of it, in a line."""
+        """The counts, in a line."""
         counts = ", ".join(f"{count:,} {verdict}" for verdict, count in self.verdicts.items())
         return f"{self.batches:,} batches, {self.records:,} records, {self.size:,} bytes; ranges: {counts}"
 
@@ -127,7 +127,7 @@ def shadow_command(
                     break
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
-    finally:  # hours of it are worth printing, whatever ended them
+    finally:  # an error after hours must not lose what was compared
         if summary.batches:
             printing.print_view(_view(summary, partitions=partitions or output == "json"), output)
             click.echo(summary.words(), err=True)
@@ -143,7 +143,7 @@ Sources = Mapping[Source, KafkaEnds | None]
 
 
 class _FailedLooks:
-    """Looks at the checkpoint that fail in a row: borne while it is followed and could be read before, told once, ever farther apart."""
+    """Failures in a row to read the checkpoint.  Retried, ever farther apart, if it is followed and was read once."""
 
     def __init__(self, *, follow: bool) -> None:
         self._follow = follow
@@ -151,7 +151,7 @@ class _FailedLooks:
         self._count = 0
 
     def wait_or_raise(self, error: CohortError) -> None:
-        """Wait for the next try.  Raises the error where there is to be none."""
+        """Print the first failure and wait for the next try.  Raises the error if there is none."""
         if not (self._follow and self._was_read) or self._count >= MOST_FAILURES:
             raise error
         if not self._count:
@@ -160,7 +160,7 @@ class _FailedLooks:
         self._count += 1
 
     def record_success(self) -> None:
-        """A look has succeeded."""
+        """End the row of failures."""
         if self._count:
             click.echo("the checkpoint is read again", err=True)
         self._was_read, self._count = True, 0
@@ -194,7 +194,7 @@ def _planned(folder: Folder, ends: dict[int, Sources], done: int, last: int | No
     numbers = [each.number for each in folder.logs["offsets"] if each.number > done]
     if done < 0 and last:
         numbers = numbers[-last - 1 :]
-    # All at once: Spark removes the oldest file with each new batch.
+    # All are read at once: Spark removes the oldest file with each new batch.
     for number in numbers:
         if number not in ends and (sources := _sources(folder, number)) is not None:
             ends[number] = sources
@@ -202,7 +202,7 @@ def _planned(folder: Folder, ends: dict[int, Sources], done: int, last: int | No
 
 
 def _start(folder: Folder, number: int, ends: Mapping[int, Sources]) -> Sources | None:
-    """The sources' ends before the first batch that there is; None where nobody knows them."""
+    """The sources' ends before the first batch in the log; None: unknown."""
     if number:
         click.echo(f"batch {number} is left out: Spark has removed the one before it", err=True)
         return None
@@ -243,7 +243,7 @@ def _compare_batch(number: int, starts: Sources, ends: Sources, readers: TwoRead
 def _read(
     number: int, source: Source, ranges: Sequence[Range], readers: TwoReaders, *, one_by_one: bool = True
 ) -> Iterator[RangeComparison]:
-    """All at once; where that fails, one by one: a range that can't be read, or is gone meanwhile, keeps no other from it."""
+    """Compare all ranges at once; if that fails, one by one, so that one bad range doesn't hide the others."""
     try:
         first = readers.beginnings([span.tp for span in ranges])
         present = [span for span in ranges if first[span.tp] <= span.start]
@@ -263,7 +263,7 @@ def _read(
 
 
 def _print_progress(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
-    """Progress: a line a batch, and one for each range that is not equal."""
+    """Print a line for the batch, and one for each range that is not equal."""
     click.echo(f"batch {line.batch}: {line.partitions} partitions, {line.records:,} records: {line.verdict}", err=True)
     for row in rows:
         if row.verdict != EQUAL:

@@ -1,4 +1,4 @@
-r"""The ranges of planned batches, and what two readers got of them, as sums that can be compared.
+r"""The ranges of planned batches, and the sums by which two readers of them are compared.
 
 >>> a, b = ReadTotals(), ReadTotals()
 >>> for totals in (a, b):
@@ -31,7 +31,7 @@ UNREAD: Final = "not read"
 
 @dataclass(slots=True)
 class ReadTotals:
-    """What one reader got of one range: records, first and last offset (-1: none), bytes of keys and values, a checksum of all in order."""
+    """One reader's sums of one range: records, first and last offset (-1: none), bytes of keys and values, checksum in order."""
 
     records: int = 0
     first: int = -1
@@ -42,18 +42,18 @@ class ReadTotals:
     def add(
         self, offset: int, timestamp_us: int, kind: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> None:
-        """One record; ``kind`` is Spark's ``timestampType``."""
+        """Add one record; ``kind`` is Spark's ``timestampType``."""
         self.first = offset if self.first < 0 else self.first
         self.records, self.last = self.records + 1, offset
         self.size += len(key or b"") + len(value or b"")
         checksum = zlib.crc32(b"%d %d %d" % (offset, timestamp_us, kind), self.checksum)
         for part in (key, value, *(part for name, content in headers for part in (name.encode(), content))):
-            # With its length, so that no two records run into the same bytes; null is not empty.
+            # The length stands first: different records never give the same bytes, and null differs from empty.
             checksum = zlib.crc32(b"-" if part is None else b"%d:" % len(part) + part, checksum)
         self.checksum = checksum
 
     def differences(self, plain: ReadTotals) -> list[str]:
-        """In words; none where all is the same."""
+        """The differences in words; empty if there is none."""
         pairs = {
             "records": (self.records, plain.records),
             "first offset": (self.first, plain.first),
@@ -98,7 +98,7 @@ def compare_totals(batch: int, source: Source, span: Range, cohort: ReadTotals, 
 
 
 def ranges(old: KafkaEnds, new: KafkaEnds) -> Iterator[Range]:
-    """What a batch reads, but for what ``skipped_partitions`` names.
+    """The ranges that a batch reads, without those of ``skipped_partitions``.
 
     >>> at = lambda **ends: KafkaEnds({TopicPartition(t, 0): end for t, end in ends.items()}, {})
     >>> list(ranges(at(t=5, u=7), at(t=9, u=7, v=3)))
@@ -111,11 +111,11 @@ def ranges(old: KafkaEnds, new: KafkaEnds) -> Iterator[Range]:
 
 
 def skipped_partitions(old: KafkaEnds, new: KafkaEnds) -> list[str]:
-    """Partitions of which nobody wrote down where the batch begins, each with the reason.
+    """Partitions whose start in the batch is in no log, each with the reason.
 
     >>> at = lambda end, topic_id="": KafkaEnds({TopicPartition("t", 0): end}, {"t": topic_id} if topic_id else {})
     >>> skipped_partitions(at(9), at(4)), skipped_partitions(at(9, "a"), at(12, "b"))
-    (['t-0 goes back from 9 to 4'], ['t-0: the topic was made anew'])
+    (['t-0 goes back from 9 to 4'], ['t-0: the topic was recreated'])
     """
     skipped = []
     for tp, end in sorted(new.ends.items()):
@@ -123,7 +123,7 @@ def skipped_partitions(old: KafkaEnds, new: KafkaEnds) -> list[str]:
         if start is None:
             skipped.append(f"{name} begins in it")
         elif _is_recreated(old, new, tp.topic):
-            skipped.append(f"{name}: the topic was made anew")
+            skipped.append(f"{name}: the topic was recreated")
         elif end < start:
             skipped.append(f"{name} goes back from {start} to {end}")
     return skipped
@@ -150,5 +150,5 @@ def initial_offsets(text: str, name: str) -> KafkaEnds:
 
 
 def empty_totals(ranges: Iterable[Range]) -> Mapping[TopicPartition, ReadTotals]:
-    """Nothing read yet of each."""
+    """By partition, the sums of a range of which nothing has been read yet."""
     return {span.tp: ReadTotals() for span in ranges}

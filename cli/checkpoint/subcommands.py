@@ -131,7 +131,7 @@ def repair_command(
         if mends and not not_running:
             running.check_not_running(folder, files)
         done = _carry_out(folder, mends) if mends and execute else "nothing was written: add --execute"
-    finally:  # after all is done: a reader may go before it has read this
+    finally:  # after the repair: a closed pipe must not interrupt it
         printing.print_view(listing.mends(mends), output)
     if not mends:
         hint = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
@@ -141,7 +141,7 @@ def repair_command(
 
 
 def _check_allowed(mends: Sequence[Mend], *, accept_loss: bool) -> None:
-    """Raise CohortError where these are not carried out."""
+    """Raise CohortError if one of these can't be repaired, or needs --accept-loss."""
     if refused := next((mend for mend in mends if mend.refused), None):
         raise CohortError(f"{refused.path} is not repaired: {refused.refused}")
     if (costly := next((mend for mend in mends if mend.loss), None)) and not accept_loss:
@@ -151,7 +151,7 @@ def _check_allowed(mends: Sequence[Mend], *, accept_loss: bool) -> None:
 def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
     backup = folder.back_up()
     try:
-        # Commits go before the offsets they are of: where this ends half way, what is left is a batch in flight.
+        # A commit is removed before its offsets: if this ends half way, the batch is in flight, which Spark can start from.
         for mend in sorted(mends, key=lambda mend: (not mend.path.startswith("commits/"), mend.path)):
             folder.write(mend.path, mend.text)
     except CohortError as error:
@@ -163,7 +163,7 @@ def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
 
 
 def _check_readable(files: Files) -> None:
-    """Raise CohortError where Spark can't read the logs."""
+    """Raise CohortError if Spark can't read the logs."""
     wrong = repairs.mend_files(files)
     if wrong:
         raise CohortError(f"a restart would fail: {wrong[0].fault}; cohort checkpoint repair says what to do")
@@ -176,10 +176,10 @@ def _check_readable(files: Files) -> None:
 def _compare_with_kafka(
     files: Files, read_again: Callable[[], Files], conf: dict[str, str], group: str | None
 ) -> tuple[list[PartitionComparison], KafkaPositions]:
-    """The checkpoint beside Kafka; ``read_again`` reads it anew.
+    """The checkpoint compared with Kafka; ``read_again`` reads the checkpoint again.
 
-    A query that runs goes on meanwhile: the log grows, then the checkpoint, then the group.  Whoever asks the other way round
-    finds none ahead of what it follows.
+    A running query goes on meanwhile: first the log grows, then the checkpoint, then the group.  So they are read in the
+    opposite order, group, checkpoint, log: then none is ahead of what it follows.
     """
     plans = _plans(files)
     topics = {tp.topic for plan in plans for each in (plan.start, plan.planned) if each for tp in each.ends}

@@ -1,6 +1,7 @@
-"""The same ranges read twice: as a query of ``format("cohort")`` reads them, and by confluent-kafka's plain consumer.
+"""Reads the same ranges twice: as a query of ``format("cohort")`` reads them, and by confluent-kafka's plain consumer.
 
-The second shares no decoder, no fetching and no end of a range with ours.  Neither joins a group, and neither commits.
+The plain consumer shares no decoder, no fetching and no rule for the end of a range with Cohort's reader.  Neither joins a
+group or commits.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 
 SILENT_S: Final = 60.0
-"""How long a reader may get nothing."""
+"""The longest time without a record."""
 ASK_S: Final = 15.0
 AT_ONCE: Final = 5_000
 GROUP: Final = "cohort-shadow"
-_CREATED, _APPENDED = 1, 2  # confluent-kafka's; Spark's timestampType is 0 and 1, and -1 where there is none
+_CREATED, _APPENDED = 1, 2  # confluent-kafka's; Spark's timestampType is 0 and 1, and -1 for none
 _PASSING: Final = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 _READS: Final = {
     "auto.offset.reset": "error",
@@ -44,8 +45,8 @@ class TwoReaders:
     """Both readers of one cluster; ``conf`` is librdkafka's."""
 
     def __init__(self, conf: Mapping[str, str]) -> None:
-        """Nothing is read yet.  Raises CohortError: no client can be made."""
-        # Spark's source reads uncommitted records unless it is told otherwise; librdkafka doesn't.
+        """Make both readers.  Raises CohortError: a client can't be made."""
+        # Spark's source reads uncommitted records by default; librdkafka doesn't.
         self._conf = {"isolation.level": "read_uncommitted", **conf}
         self._cohort_reader = RangeReader(
             {**self._conf, "group.id": GROUP}, columns=KAFKA_ROW_WITH_HEADERS, poll_timeout_ms=int(SILENT_S * 1000)
@@ -53,12 +54,12 @@ class TwoReaders:
         self._plain_consumer = clients.new_consumer(self._conf, None, **{"group.id": GROUP, **_READS})
 
     def close(self) -> None:
-        """Let go of the clients."""
+        """Close both clients."""
         self._plain_consumer.close()
         self._cohort_reader.close()
 
     def beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each log.  Raises CohortError: nobody answers, or no such partition."""
+        """The first offset of each log.  Raises CohortError: no answer, or no such partition."""
         beginnings: dict[TopicPartition, int] = {}
         for tp in partitions:
             try:
@@ -68,7 +69,7 @@ class TwoReaders:
         return beginnings
 
     def cohort_totals(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
-        """What ``format("cohort")`` delivers of these, one range a partition.  Raises CohortError."""
+        """The sums of what ``format("cohort")`` delivers, one range a partition.  Raises CohortError."""
         totals = empty_totals(ranges)
         for tp, _, batch in self._cohort_reader.read(ranges):
             for row in _rows(batch):
@@ -76,7 +77,7 @@ class TwoReaders:
         return totals
 
     def plain_totals(self, ranges: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
-        """What the plain consumer delivers of these.  Raises CohortError: refused, or nothing comes."""
+        """The sums of what the plain consumer delivers.  Raises CohortError: refused, or no record in time."""
         totals, remaining = empty_totals(ranges), {span.tp: span for span in ranges}
         self._plain_consumer.assign([Position(span.topic, span.partition, span.start) for span in ranges])
         try:
@@ -91,7 +92,7 @@ class TwoReaders:
                         deadline = time.monotonic() + SILENT_S
                         if position <= span.end:
                             totals[tp].add(*_fields(message))
-                    # A log's end ends a range as well, if it is as far: a replica may be behind for a moment.
+                    # The end of the log ends a range only if it is not before the range's: a replica may be behind.
                     if position >= span.end:
                         del remaining[tp]
                         self._plain_consumer.pause([Position(*tp)])
@@ -112,7 +113,7 @@ class TwoReaders:
 
 
 def _position(message: Message) -> tuple[TopicPartition, int]:
-    """Of which partition it is, and the offset that comes next; at the end of a log that is its own.  Raises KafkaException."""
+    """A message's partition, and the offset after it; at the end of a log (an error) that offset itself.  Raises KafkaException."""
     tp, offset, error = (
         TopicPartition(str(message.topic()), int(message.partition() or 0)),
         message.offset(),

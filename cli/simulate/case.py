@@ -1,4 +1,4 @@
-"""A group as ``cohort simulate`` is given it: topics, members with what they hold, racks.  Read from JSON, written back.
+"""The input of ``cohort simulate``: a group's topics, members with their partitions, racks.  Read from JSON, written back.
 
 >>> case = parse('{"topics": {"orders": 2}, "members": {"m1": {"topics": ["orders"], "owned": [["orders", 0]]}}}')
 >>> case.members["m1"].owned, case.members["m1"].generation
@@ -8,9 +8,9 @@ Traceback (most recent call last):
     ...
 sparkcohort.cli.simulate.case.CaseError: unknown key "member"; did you mean "members"?
 
-Nothing is guessed: a key that isn't known, a value of the wrong type, a partition that one member states twice is an
-error that names its place.  What a real group may well state is no error: two members that claim one partition, claims
-of partitions that don't exist, subscriptions to topics that don't.
+Nothing is guessed.  An unknown key, a value of the wrong type, or a partition twice with one member is an error that
+names its place.  States of real groups are no errors: two members claim one partition, a claimed partition or a
+subscribed topic doesn't exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEMBER_KEYS: Final = ("topics", "owned", "generation", "instance_id", "rack", "s
 
 
 class LoadBalance(NamedTuple):
-    """The options ``load.balance.*``: from how many times its fair share on, after how long, how many moves a round."""
+    """The options ``load.balance.*``: the threshold in fair shares, the time above it, the most moves a round."""
 
     threshold: float = 1.2
     after_ms: int = 60_000
@@ -48,15 +48,15 @@ USUAL: Final = LoadBalance()
 
 
 class CaseError(ValueError):
-    """What is wrong with a case or a change of it: one line that names the place and the remedy."""
+    """A fault in a case or in a change of it: one line that names the place and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A group before a rebalance; ``assignor`` is empty where the case names none.
+    """A group before a rebalance; ``assignor`` is empty if the case names none.
 
-    ``names`` maps a member id to the name that people use (a client id), where it has one; ``notes`` tell, a line
-    each, what its source couldn't know.
+    ``names`` maps member ids to the names that people use (client ids), if there are any.  ``notes`` are lines on what
+    the source of the case doesn't know.
     """
 
     topics: Mapping[str, int]
@@ -86,7 +86,7 @@ def parse(text: str | bytes) -> Case:
 
 
 def as_value(case: Case) -> dict[str, Any]:
-    """The case as ``parse`` reads it, in plain values; what is at its default is left out."""
+    """The case as ``parse`` reads it, in plain values, without defaults."""
     racks = {topic: [sorted(replica_racks) for replica_racks in case.racks[topic]] for topic in sorted(case.racks)}
     return {
         **({"assignor": case.assignor} if case.assignor else {}),
@@ -166,7 +166,7 @@ def _topics(value: Any) -> dict[str, int]:
 
 
 def check_size(topics: Mapping[str, int]) -> None:
-    """Raise CaseError for more partitions than are worth trying."""
+    """Raise CaseError for more than ``MOST_PARTITIONS``."""
     if (total := sum(topics.values())) > MOST_PARTITIONS:
         raise CaseError(f"topics: {total:,} partitions are too many, at most {MOST_PARTITIONS:,}")
 
@@ -196,7 +196,7 @@ def _subscription(value: Any, path: str, names: dict[str, str]) -> tuple[str, ..
 
 
 def _partitions(value: Any, path: str, names: dict[str, str]) -> tuple[Partition, ...]:
-    """``[["orders", 0], …]``; written for a million of them."""
+    """``[["orders", 0], …]``; fast for a million of them."""
     partitions: list[Partition] = []
     for item in _list(value, path):
         if (
@@ -261,7 +261,7 @@ def _racks(value: Any, topics: Mapping[str, int]) -> Racks:
         for place, row in enumerate(rows):
             try:
                 names = row_of.get(tuple(row)) if type(row) is list else None
-            except TypeError:  # something in it that can't be looked up is no rack
+            except TypeError:  # unhashable, so no name of a rack
                 names = None
             topic_racks.append(_new_row(row, f"{path}[{place}]", row_of) if names is None else names)
         racks[topic] = tuple(topic_racks)
@@ -269,7 +269,7 @@ def _racks(value: Any, topics: Mapping[str, int]) -> Racks:
 
 
 def _new_row(row: Any, path: str, row_of: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[str, ...]:
-    """The racks of a partition, seen for the first time: there are few kinds of a million partitions."""
+    """The racks of a partition, checked once for each kind: a million partitions have few kinds."""
     if type(row) is not list or not all(type(rack) is str and rack for rack in row):
         _fail(path, f'expected the racks of its replicas, like ["a", "b"], got {_abbreviated(row)}')
     return row_of.setdefault(tuple(row), tuple(dict.fromkeys(row)))
@@ -286,7 +286,9 @@ def _object(value: Any, path: str, keys: tuple[str, ...], required: tuple[str, .
     for key in required:
         if key not in fields:
             _fail(path, f"the key {quoted(key)} is missing")
-    return {key: item for key, item in fields.items() if item is not None or key in required}  # null: not told
+    return {
+        key: item for key, item in fields.items() if item is not None or key in required
+    }  # null is the same as a missing key
 
 
 def _mapping(value: Any, path: str) -> dict[str, Any]:
@@ -335,7 +337,7 @@ def _no_duplicates(values: Iterable[T], path: str, name: Callable[[T], str]) -> 
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """``; did you mean "X"?`` where something known is called nearly so, else what there is."""
+    """``; did you mean "X"?`` if a name is close, else the names that there are."""
     names = sorted(choices)
     if near := difflib.get_close_matches(word, names, n=1, cutoff=0.5):
         return f"; did you mean {quoted(near[0])}?"
@@ -344,7 +346,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 
 def quoted(word: str) -> str:
-    """A name in an error: on one line, printable, not endless."""
+    """A name for an error: on one line, printable, bounded."""
     return json.dumps(word if len(word) <= 60 else f"{word[:60]}…", ensure_ascii=not word.isprintable())
 
 

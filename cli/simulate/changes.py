@@ -1,4 +1,4 @@
-"""What ``cohort simulate`` changes before it looks: members that come or go, topics of another size.
+"""The changes of a case for ``cohort simulate``: members that join or leave, topics of another size.
 
 >>> from sparkcohort.cli.simulate.case import parse
 >>> case = parse('{"topics": {"orders": 2}, "members": {"m1": {"topics": ["orders"]}}}')
@@ -28,8 +28,8 @@ NEW: Final = "new-"
 def change_members(case: Case, changes: Iterable[str]) -> Case:
     """Carry out ``+2`` (two more), ``+2@b`` (in rack b), ``+executor-9`` (of that id) and ``-executor-3``, in this order.
 
-    A member is named by its id, or by its client id or instance id where only one has it.  Those who come want what
-    the others want: the subscription that most of them have.  Raises CaseError.
+    A member is named by its id, or by its client id or instance id if only one has it.  New members get the subscription
+    that most others have.  Raises CaseError.
     """
     template = _template(case)
     for change in changes:
@@ -50,7 +50,7 @@ def change_members(case: Case, changes: Iterable[str]) -> Case:
 
 
 def change_partitions(case: Case, changes: Iterable[str]) -> Case:
-    """Carry out ``orders=48``.  Where a topic grows, nobody knows the racks of its new partitions.  Raises CaseError."""
+    """Carry out ``orders=48``.  If a topic grows, the racks of its new partitions are unknown.  Raises CaseError."""
     for change in changes:
         topic, equals, size = change.rpartition("=")
         if not equals or not topic or not re.fullmatch("[0-9]{1,9}", size):
@@ -68,7 +68,7 @@ def change_partitions(case: Case, changes: Iterable[str]) -> Case:
 
 
 def _template(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The subscription that most members have, and the notes that choosing it is worth."""
+    """The subscription that most members have, and a note if they differ."""
     kinds = Counter(tuple(sorted(member.topics)) for member in case.members.values() if member.topics)
     if not kinds:
         return tuple(sorted(case.topics)), ()
@@ -82,7 +82,7 @@ def _template(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _new_names(case: Case, digits: str) -> list[str]:
-    number = int(digits[:20])  # what is longer is too many all the same
+    number = int(digits[:20])  # a longer number is too large anyway
     if number < 1 or len(case.members) + number > MOST_MEMBERS:
         raise CaseError(
             f"--members {quoted(f'+{digits}')}: from 1 to {MOST_MEMBERS - len(case.members):,} members can be added"

@@ -1,6 +1,6 @@
-"""``cohort simulate``: what a rebalance would do, before anybody does it; nothing is changed anywhere.
+"""``cohort simulate``: computes what a rebalance would do; nothing is changed anywhere.
 
-A bad case or a bad change of it ends with exit status 2 and one line; a group that isn't there with 1.
+A bad case or a bad change of it ends with exit status 2 and one line, a missing group with 1.
 """
 
 from __future__ import annotations
@@ -63,26 +63,27 @@ has generations by partition; loads are records/s, bytes/s and backlog;
 load_balance has the group's options of that name, for load-balanced.
 
 \b
-moved     partitions that leave an owner who is still there
+moved     partitions that leave an owner that stays in the group
 fewest    the fewest that must, for any complete and balanced assignment
 pauses    rounds in which a partition has no owner: eager stops them all,
-          cooperative only what moves (a Cohort group always does that)
-Members added by number are new-1, new-2 … and want what most others do;
+          cooperative only those that move (a Cohort group always does this)
+Members added by number are new-1, new-2 … and subscribe as most others do;
 range and roundrobin go by name: +executor-9 adds one under its own.
-In JSON, assignment is what the assignor answers to this input, transferring
-what it withholds until its owner has given it up, settled where it ends.
+In JSON, assignment is the assignor's answer to this input, transferring the
+partitions that it withholds until their owners have revoked them, and
+settled the assignment after all rounds.
 """
 
 
 class BadCase(click.ClickException):
-    """What was given can't be simulated; one line, exit status 2."""
+    """The input can't be simulated; one line, exit status 2."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _CaseSource:
-    """Where a case comes from: one of ``group_id`` and ``path`` is given."""
+    """Where a case comes from: either ``group_id`` or ``path`` is set."""
 
     group_id: str | None
     path: str | None
@@ -171,13 +172,13 @@ def _check(
 
 
 def _refuse_code(word: str) -> None:
-    """Raise CaseError for a case that names code to be run: it may come from anybody."""
+    """Raise CaseError for a case that names code to run: its author may be a stranger."""
     if re.search("[.:]", word) and not word.startswith(KAFKAS_PACKAGE):
         raise CaseError(f"assignor {word}: code is not run because a case names it; give --assignor {word}")
 
 
 def _assignor_named(word: str) -> Assignor:
-    """The assignor of this name: a built-in one, Kafka's class of it, or anybody's own by entry point or dotted name.
+    """The assignor of this name: a built-in one, also by Kafka's class, or a user's own by entry point or dotted name.
 
     Raises CaseError.
     """
@@ -190,7 +191,7 @@ def _assignor_named(word: str) -> Assignor:
 
 
 def _case_assignor(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
-    """The case's assignor, and a note where a live group's is not known here.  Raises CaseError."""
+    """The case's assignor, and a note if a live group's is unknown here.  Raises CaseError."""
     if not case.assignor and not live:
         raise CaseError(f"the case names no assignor: give --assignor, one of {', '.join(sorted(ASSIGNORS))}")
     try:
@@ -273,7 +274,7 @@ def _title(base: Case, case: Case) -> str:
 
 
 def _print(show: Callable[[Console], None]) -> None:
-    """Print on the terminal as it is, or plain text of a fixed width."""
+    """Print for the terminal's width, else plain text of a fixed width."""
     if sys.stdout.isatty():
         show(Console(highlight=False))
         return
@@ -290,7 +291,7 @@ def _print_lines(text: Iterator[str]) -> None:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """A million partitions are lists of lists: looking for cycles among them takes longer than all the rest."""
+    """Without garbage collection: with a million lists it would take longer than all the rest."""
     was_enabled: Any = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
 """A live group as a case for ``cohort simulate``: from a coordinator's status, or from Kafka through its admin API.
 
-Kafka tells who is in a group and what each has, but not what each wants: members are taken to want every topic that anybody
-in the group is assigned, or that the group has committed offsets of.
+Kafka tells a group's members and their partitions, but not their subscriptions.  Members are taken to subscribe to every
+topic that a member of the group is assigned, or of which the group has committed offsets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_RACKS: Final = "Kafka doesn't tell the members' racks"
 
 
 def case_of_status(status: Mapping[str, Any]) -> Case:
-    """The case of a live Cohort group (see ``status.build``); racks and loads where its partitions' rows have them."""
+    """The case of a live Cohort group (see ``status.build``), with racks and loads if its partitions' rows have them."""
     rows = {(row["topic"], row["partition"]): row for row in status["partitions"]}
     owned = {row["member_id"]: list(map(tuple, row["owned"])) for row in status["members"]}
     numbers: dict[str, list[int]] = {}
@@ -45,7 +45,7 @@ def case_of_status(status: Mapping[str, Any]) -> Case:
     loads: dict[str, dict[Partition, Load]] = {member: {} for member in sorted(owned)}
     for partition, row in rows.items():
         if row.get("load") and loads:
-            # Somebody has to speak for what nobody owns: the first.
+            # The load of a partition without owner is reported by the first member.
             speaker = loads.get(row["member_id"], next(iter(loads.values())))
             speaker[places[partition]] = Load(*row["load"])
     members = {
@@ -79,16 +79,16 @@ def case_of_status(status: Mapping[str, Any]) -> Case:
 
 
 def _renumbering_note(topic: str, numbers: list[int]) -> str:
-    """Assignors count from 0: a topic of which the query reads some partitions is shown to them renumbered."""
+    """The note on a topic of which the query reads only some partitions: they are renumbered, as assignors count from 0."""
     if numbers == list(range(len(numbers))):
         return ""
     first = ", ".join(f"{place} is {topic}-{number}" for place, number in enumerate(numbers[:3]))
-    return f"{topic} is read in part, and its partitions are numbered anew: {first}{' …' * (len(numbers) > 3)}"
+    return f"{topic} is read in part, and its partitions are renumbered: {first}{' …' * (len(numbers) > 3)}"
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """A group in Kafka, and the client's settings in librdkafka's words."""
+    """A group in Kafka, and the client's settings under librdkafka's names."""
 
     group_id: str
     conf: Mapping[str, str]
@@ -117,7 +117,7 @@ def case_of_kafka(request: CaseRequest) -> Case:
 
 
 def cluster_of(admin: AdminClient, errors: Iterable[KafkaError]) -> Any:
-    """The cluster's metadata; a wrong password is known before the time is over."""
+    """The cluster's metadata.  A refused login ends the wait early."""
     deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_WAIT_S
     while True:
         try:
@@ -165,7 +165,7 @@ def _owned_partitions(member: Any) -> tuple[Partition, ...]:
 
 
 def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tuple[str, ...]]]:
-    """The racks that have a replica, by topic and partition; empty where brokers have none."""
+    """The racks that have a replica, by topic and partition; empty if brokers have no racks."""
     nodes = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).nodes
     rack = {node.id: node.rack for node in nodes if node.rack}
     return {
@@ -191,7 +191,7 @@ def _committed_topics(request: CaseRequest, sizes: Mapping[str, int]) -> frozens
 def as_cohort_error(
     request: CaseRequest, admin: AdminClient, error: BaseException, client_errors: Iterable[KafkaError]
 ) -> CohortError:
-    """What went wrong, in words for the user."""
+    """Kafka's error as a CohortError with a remedy."""
     inner = clients.error_of(error) if isinstance(error, KafkaException) else None
     errors = [*([inner] if inner else []), *client_errors]
     codes = [each.code() for each in errors]
@@ -211,13 +211,13 @@ def as_cohort_error(
 
 
 def unknown_group(request: CaseRequest, admin: AdminClient) -> CohortError:
-    """The error of a group that Kafka doesn't know, with the nearest that it does."""
+    """The error for a group that Kafka doesn't know, with the nearest name that it knows."""
     try:
         listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
         group_ids = sorted(each.group_id for each in listed)
     except (KafkaException, TimeoutError):
         group_ids = []
-    if request.group_id in group_ids:  # it has come, or its coordinator has moved, since that was asked
+    if request.group_id in group_ids:  # it has started, or its coordinator has moved, since it was described
         text = f"the coordinator of group {request.group_id} does not know it yet: its query may be starting; ask again"
         return CohortError(text, "COORDINATOR_LOAD_IN_PROGRESS")
     near = difflib.get_close_matches(request.group_id, group_ids, n=1, cutoff=0.5)

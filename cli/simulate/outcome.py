@@ -1,4 +1,4 @@
-"""What an assignor would do to a group: every figure that ``cohort simulate`` prints.
+"""Computes what an assignor would do to a group: all figures that ``cohort simulate`` prints.
 
 >>> from sparkcohort.assignors import find_assignor
 >>> from sparkcohort.cli.simulate.case import parse
@@ -14,20 +14,20 @@
 >>> seen.paused_cooperative
 {1: (('t0', 2), ('t1', 2))}
 
-**One answer, and where it ends.**  ``assignment`` is what the assignor answers to exactly this input, in one call.  A
-cooperative assignor withholds what somebody has to give up first (``transferring``), so the group takes further rounds:
-``settled`` is what everybody has when none is due any more.  An eager assignor's answer is final.
+**One answer, and where it ends.**  ``assignment`` is the assignor's answer to this input, in one call.  A cooperative
+assignor withholds partitions that another member has to revoke first (``transferring``), so the group takes further
+rounds.  ``settled`` is the assignment after the last one.  An eager assignor's answer is final.
 
-**Moved** are the partitions whose owner is still there, still wants them, and yet isn't who has them once settled.
-**Placed** are those that get an owner and had none: new ones, and those of members that are gone.  **The fewest moves**
-are the least number of partitions that have to leave such an owner for any assignment that is complete and balanced (the
-sum of the squares of the loads is the least that the subscriptions allow; see ``assignors.sticky``), racks and loads set
-aside: no assignor can be balanced by counts and move fewer.
+**Moved** are partitions whose owner stays, still wants them, and does not have them once settled.  **Placed** are those
+that get an owner and had none: new ones, and those of members that left.  **The fewest moves** are the least number of
+partitions that have to leave such an owner for an assignment that is complete and balanced (the sum of the squares of
+the loads is the least that the subscriptions allow; see ``assignors.sticky``), without regard to racks and loads.  No
+assignor that balances counts can move fewer.
 
-**A pause** is a round during which a partition that somebody wants has no owner.  Under the eager protocol everybody
-gives up everything before every round.  Under the cooperative one an owner gives up what it must when it is told, at the end of a
-round, so that a partition that moves stands still in the next one, and what nobody owned waits for the first.  Cohort's
-leader keeps to the cooperative protocol whatever the assignor (see ``leader``).
+**A pause** is a round in which a subscribed partition has no owner.  Under the eager protocol every member revokes
+everything before each round.  Under the cooperative one an owner revokes at the end of a round, so a partition that
+moves pauses in the next one.  A partition without owner pauses in the first.  Cohort's leader follows the cooperative
+protocol with every assignor (see ``leader``).
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ from sparkcohort.runtime.leader.assignment import InvalidAssignment
 from sparkcohort.runtime.leader.imbalance import Balance
 
 MOST_ROUNDS: Final = 10
-"""Cooperative rounds after which a group that still revokes is said not to settle; Kafka's own need four at most."""
+"""A group that still revokes after so many cooperative rounds does not settle; Kafka's own assignors need four at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one assignor does; see the module for the words.
+    """What one assignor does; the module defines the terms.
 
-    ``owned`` partitions have an owner who is still there and wants them.  ``rounds`` are those of the assignor's own protocol; ``settles`` is False when ``MOST_ROUNDS`` weren't enough.
-    ``spread`` is max - min of the partitions of those who want any; ``rack_mismatches`` counts partitions whose owner's
-    rack has no replica, None where no rack of a member or of a replica is known.  ``busiest`` is the highest load of a
-    member (records per second) over the mean, None where no load is known.  ``relieved`` has what load-balanced moves
-    later, once an imbalance has lasted, a round each; it is part of what ``settled`` and the rest tell.  ``paused_cooperative`` has the partitions
-    by the number of rounds for which they pause; under eager ``paused_eager`` partitions, all that are wanted, pause for one.
+    ``owned`` partitions have an owner that stays and wants them.  ``rounds`` are those of the assignor's own protocol;
+    ``settles`` is False if ``MOST_ROUNDS`` were not enough.  ``spread`` is max - min of the subscribers' partitions.
+    ``rack_mismatches`` counts partitions whose owner's rack has no replica; None: no racks are known.  ``busiest`` is the
+    highest load of a member (records per second) over the mean; None: no load is known.  ``relieved`` has the later
+    rounds of load-balanced, once an imbalance has lasted; ``settled`` and the figures include them.
+    ``paused_cooperative`` has the partitions by the number of rounds for which they pause; under the eager protocol
+    ``paused_eager`` partitions, all subscribed ones, pause for one.
     """
 
     assignor: str
@@ -88,7 +89,7 @@ class Outcome:
     paused_cooperative: Mapping[int, tuple[Partition, ...]]
 
     def figures(self) -> dict[str, Any]:
-        """All that is a number, in plain values: what tells assignors apart."""
+        """The figures by which assignors are compared, in plain values."""
         counts = {str(rounds): len(partitions) for rounds, partitions in sorted(self.paused_cooperative.items())}
         return {
             **{name: getattr(self, name) for name in FIGURES},
@@ -121,7 +122,7 @@ FIGURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What is the same whatever the assignor: the group before, and what it claims validly after the change."""
+    """The same for all assignors: the group before, and its valid claims after the change."""
 
     base: Case
     case: Case
@@ -134,7 +135,7 @@ class _Common:
 def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
     """What the assignor does to ``case``, which is ``base`` after its changes.
 
-    Raises InvalidAssignment when the assignor breaks its contract or raises.
+    Raises InvalidAssignment: the assignor breaks its contract, or raises.
     """
     return _outcome(_common(base, case), assignor)
 
@@ -192,7 +193,7 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
 
 
 def _answer(assignor: Assignor, case: Case) -> Assignment:
-    """One call of the assignor, judged as the group's leader does.  Raises InvalidAssignment naming it."""
+    """One call of the assignor, checked as by the group's leader.  Raises InvalidAssignment, which names it."""
     try:
         assignment, _ = leader.run_assignor(assignor, assignor.name, case.topics, case.members, case.racks)
     except (Exception, SystemExit) as error:
@@ -204,10 +205,10 @@ def _answer(assignor: Assignor, case: Case) -> Assignment:
 
 
 class _RebalanceRounds:
-    """Rounds of the cooperative protocol as the group's leader has them, until nobody has anything to give up.
+    """Rounds of the cooperative protocol, as under the group's leader, until no member has to revoke anything.
 
-    ``first`` is the first answer, ``assignment`` who has what in the end.  Loads are shown to load-balanced only; its rounds
-    move nothing for them until an imbalance has lasted, which it does here for as long as a round would relieve it.
+    ``first`` is the first answer, ``assignment`` the last one's part that is in force.  Only load-balanced gets loads.  Its
+    first rounds move nothing for them; then an imbalance has lasted, as long as a round would relieve it.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class _RebalanceRounds:
             answer = _answer(self._assignor, self._case)
 
     def _join(self, assignment: Assignment) -> None:
-        """Everybody joins the next round with what it has now."""
+        """Every member joins the next round with the partitions that it has now."""
         members = _rejoined(self._case.members, assignment, self._generation + self.number)
         self._case = replace(self._case, members=self._loaded(members))
         self._claims = OwnedPartitions(self._case.topics, self._case.members)
@@ -270,7 +271,7 @@ class _RebalanceRounds:
 
 
 def _revokes(case: Case, assignment: Assignment) -> bool:
-    """Whether somebody has to give up what it holds, and joins again when it has."""
+    """Whether a member has to revoke partitions, and will join again."""
     return any(not set(each.owned) <= set(assignment[member]) for member, each in case.members.items() if each.owned)
 
 
@@ -292,13 +293,13 @@ def _rejoined(
 
 
 def subscribed_partitions(case: Case) -> dict[str, int]:
-    """Number of partitions of the topics that exist and that somebody subscribes to; topics sorted."""
+    """The number of partitions of each topic that exists and has a subscriber; topics sorted."""
     subscribed = {topic for subscription in case.members.values() for topic in subscription.topics}
     return {topic: count for topic, count in sorted(case.topics.items()) if topic in subscribed}
 
 
 def unowned(case: Case, owned: Mapping[str, Iterable[Partition]]) -> list[Partition]:
-    """The wanted partitions that nobody has, sorted."""
+    """The subscribed partitions without owner, sorted."""
     marks = {topic: bytearray(count) for topic, count in subscribed_partitions(case).items()}
     for partitions in owned.values():
         for topic, number in partitions:
@@ -314,19 +315,19 @@ def _zeros(row: bytearray) -> Iterable[int]:
 
 
 def spread(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int:
-    """Most less fewest partitions among the members that want any topic that there is; 0 without such members."""
+    """The most less the fewest partitions of a subscriber; 0 without subscribers."""
     loads = [len(tuple(owned.get(member, ()))) for member in subscribers(case)]
     return max(loads, default=0) - min(loads, default=0)
 
 
 def subscribers(case: Case) -> list[str]:
-    """The members that want some partition that exists, sorted."""
+    """The members that subscribe to a topic with partitions, sorted."""
     existing = {topic for topic, count in case.topics.items() if count}
     return [member for member in sorted(case.members) if not existing.isdisjoint(case.members[member].topics)]
 
 
 def rack_mismatches(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int | None:
-    """Partitions that have replicas in known racks, none of them that of their owner (KIP-881)."""
+    """The number of partitions with replicas in known racks, none of which is their owner's (KIP-881)."""
     racks = {member: each.rack for member, each in case.members.items() if each.rack is not None}
     if not racks or not any(map(any, case.racks.values())):
         return None
@@ -339,13 +340,13 @@ def rack_mismatches(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int
 
 
 def busiest(case: Case, loads: Mapping[Partition, float], owned: Mapping[str, Iterable[Partition]]) -> float | None:
-    """The highest of the members' loads (records per second) over their mean; None where there is no load."""
+    """The highest of the members' loads (records per second) over their mean; None: there is no load."""
     totals = [sum(loads.get(partition, 0.0) for partition in owned.get(member, ())) for member in subscribers(case)]
     return max(totals) * len(totals) / sum(totals) if sum(totals) else None
 
 
 def observed_rates(case: Case) -> dict[Partition, float]:
-    """Records per second by partition, as members observed them; of two that did, the later by id counts."""
+    """Records per second by partition, as members report them; of two reports, that of the last member by id."""
     return {
         partition: load.records
         for member in sorted(case.members)
@@ -354,7 +355,7 @@ def observed_rates(case: Case) -> dict[Partition, float]:
 
 
 def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
-    """The fewest moves: arithmetic where all want the same, else those of the target that is the best there is."""
+    """The fewest moves: arithmetic for equal subscriptions, else those of the best target."""
     existing = {topic for topic, count in case.topics.items() if count}
     hungry = subscribers(case)
     if len({frozenset(existing.intersection(case.members[member].topics)) for member in hungry}) > 1:

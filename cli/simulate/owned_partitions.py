@@ -1,4 +1,4 @@
-"""Who holds what before a round, found without looking at each of a million claims where no two are of one partition.
+"""The owners of partitions before a round; fast for a million claims if no two are of one partition.
 
 >>> from sparkcohort.assignors import MemberSubscription
 >>> claims = OwnedPartitions({"t": 3}, {"a": MemberSubscription(("t",), (("t", 0), ("t", 7)), 1), "b": MemberSubscription((), (("t", 1),))})
@@ -7,7 +7,7 @@
 >>> claims.transferring_ownership({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
 {('t', 1)}
 
-The rules are those of ``assignors.solver.ownership`` and ``revocation``, which decide wherever claims do overlap.
+The rules are those of ``assignors.solver.ownership`` and ``revocation``, which decide if claims overlap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Members = Mapping[str, MemberSubscription]
 
 
 class OwnedPartitions:
-    """``owned`` has what each member holds validly: what exists, is still wanted, and nobody claims with more right."""
+    """``owned`` has each member's valid claims: the partition exists, is still wanted, and no other claim wins over this one."""
 
     def __init__(self, topics: Mapping[str, int], members: Members) -> None:
         self._topics = topics
@@ -51,11 +51,11 @@ class OwnedPartitions:
         return {member: frozenset(partitions) for member, partitions in owned.items()}
 
     def claimed(self, partition: Partition) -> bool:
-        """Whether somebody says that it holds this partition."""
+        """Whether a member claims this partition."""
         return partition in self._holder
 
     def transferring_ownership(self, answer: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
-        """What of an answer can't be handed over yet, since somebody else must give it up first (KIP-429)."""
+        """The partitions of an answer that another member has to revoke first (KIP-429)."""
         return {
             partition
             for member, partitions in answer.items()
@@ -64,7 +64,7 @@ class OwnedPartitions:
         }
 
     def adjust_assignment(self, answer: Assignment) -> Assignment:
-        """This round's part of an answer, without what is withheld."""
+        """This round's part of an answer: without partitions that transfer ownership."""
         withheld = self.transferring_ownership(answer)
         return {m: tuple(p for p in each if p not in withheld) for m, each in answer.items()} if withheld else answer
 
@@ -80,7 +80,7 @@ class OwnedPartitions:
 
 
 def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartitions) -> list[str]:
-    """What an assignor passes over in such a group, a line each."""
+    """Claims and topics that an assignor ignores, a line for each kind."""
     lines: list[str] = []
     missing: set[Partition] = set()
     unwanted: set[Partition] = set()
@@ -93,7 +93,7 @@ def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartition
     subscribed = {topic for subscription in members.values() for topic in subscription.topics}
     kinds = (
         (claims.contested(), "claimed by several members: the highest generation counts, and none that two have"),
-        (missing, "claimed but not there"),
+        (missing, "claimed but missing"),
         (unwanted, "claimed by a member that doesn't subscribe to the topic"),
     )
     lines += [

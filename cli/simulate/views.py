@@ -1,7 +1,7 @@
-"""What ``cohort simulate`` prints: a table of members, the figures under it, or the same as JSON.
+"""Prints the results of ``cohort simulate``: a table of members with the figures under it, or the same as JSON.
 
-A terminal gets colours and its own width, a pipe plain text of 80 columns.  A large group is cut to the members that change most,
-and each member's partitions to a line or two, unless everything is asked for: what was cut is counted.
+A terminal gets colours and its own width, a pipe plain text of 80 columns.  Of a large group the members that change most
+are shown, with a line or two of partitions each; the rest is counted.  ``--all`` shows everything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkcohort.runtime.text import counted
 PLAIN_WIDTH: Final = 80
 CELL: Final = 36
 LINES: Final = 96
-"""Characters of a list of partitions that are shown of a member, and under the table, unless everything is asked for."""
+"""Characters of a list of partitions: ``CELL`` of a member, ``LINES`` under the table; ``--all`` shows all."""
 
 COMPARED: Final = (
     "ASSIGNOR",
@@ -44,9 +44,9 @@ SIGNS: Final = "= KEPT, + GAINED, - LOST"
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
-    """A case and what is said above its table; ``most`` members are shown, None: all, with all of their partitions.
+    """A case and the title of its table; ``most`` members are shown, None: all, with all of their partitions.
 
-    ``names`` has what each member is called: its own name where nobody else has that, else its id.
+    ``names`` has the name of each member: its own one if it is unique, else its id.
     """
 
     base: Case
@@ -57,7 +57,7 @@ class CaseView:
 
 
 def names(base: Case, case: Case) -> dict[str, str]:
-    """What each member is called (see ``CaseView``)."""
+    """The name of each member (see ``CaseView``)."""
     given_names = {**base.names, **case.names}
     plain_names = {member: given_names.get(member, member) for member in (*base.members, *case.members)}
     counts = Counter(plain_names.values())
@@ -117,7 +117,7 @@ def _comparison_row(outcome: Outcome) -> list[Text]:
 
 
 def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> Iterator[str]:
-    """One object; partitions sorted, everything whole."""
+    """One object with all partitions, sorted."""
     yield from lines(
         {
             **outcome.figures(),
@@ -134,12 +134,12 @@ def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> Iterator[
 
 
 def compared_as_json(outcomes: Iterable[Outcome], notes: Sequence[str]) -> Iterator[str]:
-    """The figures of each assignor, without anybody's partitions."""
+    """The figures of each assignor, without partitions."""
     yield from lines({"assignors": {outcome.assignor: outcome.figures() for outcome in outcomes}, "notes": list(notes)})
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:
-    """A JSON object, a line a key, and a line a key of the objects in it: to be read, and quick for a million partitions."""
+    """A JSON object, a line a key, and a line a key of the objects in it: readable, and fast for a million partitions."""
     yield "{"
     for place, (key, part) in enumerate(value.items()):
         end = "," if place < len(value) - 1 else ""
@@ -167,7 +167,7 @@ def _pauses(case: Case, outcome: Outcome) -> dict[str, Any]:
 
 
 def _rows_to_show(view: CaseView, outcome: Outcome) -> tuple[list[str], list[str]]:
-    """The members to show, by name, and those that are left out: they change least."""
+    """The members to show, by name, and the others, which change least."""
     members = sorted({*view.base.members, *view.case.members}, key=lambda member: (view.names[member], member))
     if view.most is None or len(members) <= view.most:
         return members, []
@@ -240,7 +240,7 @@ def _figures(view: CaseView, outcome: Outcome) -> Iterator[tuple[str, Text]]:
 
 
 def _relieved(view: CaseView, outcome: Outcome) -> Text:
-    """What moves later, a line a round."""
+    """The later moves for load, a line a round."""
     after_s = view.case.load_balance.after_ms / 1000
     lines = [
         f"{counted(relief.partitions, 'partition')}, once {view.names.get(relief.member, relief.member)} has carried "

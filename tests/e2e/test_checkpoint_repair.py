@@ -137,7 +137,7 @@ def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_
     produce(broker.bootstrap, topic, 30, partitions=1)
     brokers = ("--bootstrap-server", broker.bootstrap)
     said = cohort("checkpoint", "diff", str(at), *brokers, "--output", "json")
-    first = "topic made anew" if form == "cohort" else "beyond the log's end"
+    first = "topic recreated" if form == "cohort" else "beyond the log's end"
     assert [row["verdict"] for row in json.loads(said.stdout)] == [first, "no such partition"]
     assert said.returncode == 1
     trial = tmp_path / "trial"

@@ -103,7 +103,7 @@ def test_a_listener_that_is_advertised_and_not_reached(guarded: Guarded) -> None
     ("more", "first"),
     [
         ({}, ("ok", "reached")),
-        ({"ssl.curves.list": "P-256", "security.protocol": "ssl"}, ("not asked", "told of them")),
+        ({"ssl.curves.list": "P-256", "security.protocol": "ssl"}, ("not asked", "advertises them")),
     ],
 )
 def test_an_address_that_explains_nothing(broker: Broker, more: dict[str, str], first: tuple[str, str]) -> None:

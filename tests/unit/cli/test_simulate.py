@@ -360,7 +360,7 @@ def test_a_topic_that_is_read_in_part_is_numbered_anew() -> None:
     case = live_case.case_of_status(status)
     assert (case.topics, case.members["m-2"].owned) == ({"orders": 3}, (("orders", 1),))
     assert case.notes == (
-        "orders is read in part, and its partitions are numbered anew: 0 is orders-1, 1 is orders-4, 2 is orders-7",
+        "orders is read in part, and its partitions are renumbered: 0 is orders-1, 1 is orders-4, 2 is orders-7",
         "the group is not settled: PreparingRebalance",
     )
 

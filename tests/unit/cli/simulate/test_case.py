@@ -305,7 +305,7 @@ def test_what_assignors_pass_over_is_told() -> None:
     topics = {"t": 2, "u": 1}
     assert oddities(topics, members, OwnedPartitions(topics, members)) == [
         "1 partition claimed by several members: the highest generation counts, and none that two have: t-0",
-        "1 partition claimed but not there: t-9",
+        "1 partition claimed but missing: t-9",
         "1 partition claimed by a member that doesn't subscribe to the topic: u-0",
         "nobody subscribes to u",
         "subscribed to but not there: absent",
