@@ -177,7 +177,7 @@ class _Candidate(NamedTuple):
     """A move; ``gain`` is half of what it takes off the sum of the squares."""
 
     gain: int
-    place: int  # on the shelf of the topic's crew
+    place: int  # among the holdings of the source for this crew
     crew: tuple[str, ...]
     source: str
     target: str
@@ -309,4 +309,4 @@ def _by_crew(crew: Mapping[str, tuple[str, ...]]) -> dict[tuple[str, ...], list[
 
 
 def _sum_of_squares(load: Loads) -> int:
-    return sum(load_of_one * load_of_one for load_of_one in load.values())
+    return sum(each * each for each in load.values())

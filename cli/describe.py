@@ -89,7 +89,7 @@ def _least(value: float | None) -> float:
 @click.option("--verbose", is_flag=True, help="More columns.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
 @click.option("--member", metavar="MEMBER", help="Only what this CONSUMER-ID or CLIENT-ID owns.")
-@click.option("--min-lag", type=click.IntRange(min=0), metavar="N", help="Only partitions with so many records behind.")
+@click.option("--min-lag", type=click.IntRange(min=0), metavar="N", help="Only partitions at least N records behind.")
 @click.option("--sort", type=click.Choice([*SORTS]), help="The order of the partitions; lag and age: largest first.")
 @printing.servers
 @printing.config

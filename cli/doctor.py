@@ -27,8 +27,10 @@ Examples:
 
 
 @click.command("doctor", epilog=_EPILOG)
-@click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="As the query has it; may be repeated.")
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Instead of kafka.bootstrap.servers.")
+@click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the query; may be repeated.")
+@click.option(
+    "--bootstrap-server", "servers", metavar="HOST:PORT", help="Brokers, in place of kafka.bootstrap.servers."
+)
 @click.option(
     "--command-config",
     "config",
@@ -36,7 +38,7 @@ Examples:
     help="Properties of the Kafka client, security included; may have a query's kafka.* too.",
 )
 @click.option("--executors", is_flag=True, help="Ask executors for their Python, by a small Spark job.")
-@click.option("--master", metavar="MASTER", help="Of that job.")
+@click.option("--master", metavar="MASTER", help="The master of that job.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
 @printing.output
 def doctor_command(

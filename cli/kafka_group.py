@@ -161,9 +161,9 @@ class KafkaGroup:
                 ids = self._do(lambda: cluster.topic_ids({tp.topic for tp in offsets}, TIMEOUT_S))
         positions = [
             Position(
-                *tp, value, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NOTHING else ""
+                *tp, offset, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NOTHING else ""
             )
-            for tp, value in sorted(offsets.items())
+            for tp, offset in sorted(offsets.items())
         ]
 
         def commit() -> None:

@@ -52,7 +52,7 @@ Examples:
     "--fail-above",
     "limit",
     metavar="LIMIT",
-    help="Exit status 3 if a group's lag is above so many records (10000), or so much time (30s, 5m, 2h).",
+    help="Exit status 3 if a group's lag is above this many records (10000), or this much time (30s, 5m, 2h).",
 )
 @printing.servers
 @printing.config

@@ -150,9 +150,9 @@ def cli(context: click.Context) -> None:
 
 @cli.command(epilog=_REBALANCES_EPILOG)
 @printing.group
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="The last N; 20 when left out, 200 are kept.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="The last N; default 20, at most 200.")
 @click.option(
-    "--show", type=int, metavar="N", help="Who had what before and after the one of generation N; -1: the latest."
+    "--show", type=int, metavar="N", help="Each member's partitions before and after generation N; -1: the latest."
 )
 @printing.output
 def rebalances(group_id: str | None, last: int | None, show: int | None, output: str) -> None:

@@ -55,7 +55,7 @@ def rules_command() -> None:
 @_force
 def write_dashboards(directory: Path, force: bool) -> None:
     """Write the Grafana dashboard into DIR, which is made if it isn't there."""
-    write({directory / dashboards.DASHBOARD: dashboards.text(dashboards.DASHBOARD)}, force=force)
+    write_files({directory / dashboards.DASHBOARD: dashboards.text(dashboards.DASHBOARD)}, force=force)
 
 
 @rules_command.command("write", epilog=_RULES_EPILOG)
@@ -74,7 +74,7 @@ def write_rules(directory: Path, groups: tuple[str, ...], runbooks: str | None, 
     if runbooks is not None:
         rules = rules.replace(dashboards.RUNBOOK, f"runbook_url: '{_address(runbooks)}")
     names = {dashboards.RULES: rules, dashboards.RULES_TEST: tests}
-    write({directory / Path(name).name: text for name, text in names.items()}, force=force)
+    write_files({directory / Path(name).name: text for name, text in names.items()}, force=force)
 
 
 def _selector(groups: tuple[str, ...]) -> str:
@@ -95,7 +95,7 @@ def _address(url: str) -> str:
     return url
 
 
-def write(texts: Mapping[Path, str], *, force: bool) -> None:
+def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
     """Write all of these files, or none if one has other content, and print their names.  Raises CohortError."""
     try:
         if not force:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sparkcohort.cli import views
 
-group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
+group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; default: every live group.")
 
 output = click.option(
     "--output",

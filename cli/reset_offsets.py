@@ -58,22 +58,22 @@ class Target:
 @click.option("--all-topics", is_flag=True, help="Every topic of which the group has committed offsets.")
 @click.option("--to-earliest", is_flag=True, help="To the start of each log.")
 @click.option("--to-latest", is_flag=True, help="To the end of each log.")
-@click.option("--to-current", is_flag=True, help="Where the group is; the end where it is nowhere.")
+@click.option("--to-current", is_flag=True, help="To the committed offset; without one, to the end.")
 @click.option(
     "--to-offset", type=click.IntRange(min=0, max=reset_plan.MOST_OFFSET), metavar="N", help="To this offset."
 )
 @click.option("--to-datetime", metavar="TIME", help="To the first record from YYYY-MM-DDTHH:MM:SS.sss on, in UTC.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, so long ago.")
-@click.option("--shift-by", type=int, metavar="N", help="So many records on; back where N is negative.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, this long ago.")
+@click.option("--shift-by", type=int, metavar="N", help="N records forward; back if N is negative.")
 @click.option("--from-file", metavar="FILE", help="To the offsets in a file of topic,partition,offset.")
 @click.option(
     "--checkpoint",
     type=LocalFolder(),
     metavar="DIR",
-    help="Look whether this checkpointLocation has offsets (a local directory).",
+    help="Say whether this checkpointLocation (a local directory) has offsets.",
 )
-@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
-@click.option("--dry-run", is_flag=True, help="Only show it, which is the default.")
+@click.option("--execute", is_flag=True, help="Move the offsets; without it they are only shown.")
+@click.option("--dry-run", is_flag=True, help="Only show the new offsets, which is the default.")
 @click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file.")
 @printing.output
 def reset_command(

@@ -107,7 +107,7 @@ def read_commit(text: str, name: str) -> CommitEntry:
         raise _unknown(version, name, COMMIT_VERSIONS[-1])
     if len(lines) != 1:
         raise BrokenLog(f"{name} has {len(lines)} lines after its version where one is due")
-    return CommitEntry(version, _object(lines[0] if lines[0] != "{}" else "{}", f"{name}, line 2"))
+    return CommitEntry(version, _object(lines[0], f"{name}, line 2"))
 
 
 def query_id(text: str, name: str) -> str:

@@ -97,9 +97,11 @@ class ShadowSummary:
 @click.argument("directory", metavar="DIR")
 @printing.servers
 @printing.config
-@click.option("--last", type=click.IntRange(1), help="Begin with the last so many batches; all that the log has.")
+@click.option(
+    "--last", type=click.IntRange(1), metavar="N", help="Begin with the last N batches; default: all in the log."
+)
 @click.option("--follow", is_flag=True, help="Go on with each new batch, until Ctrl-C or --batches.")
-@click.option("--batches", type=click.IntRange(1), help="End after so many batches.")
+@click.option("--batches", type=click.IntRange(1), metavar="N", help="End after N batches.")
 @click.option("--partitions", is_flag=True, help="A row for each range, not for each batch.")
 @printing.output
 def shadow_command(

@@ -15,10 +15,10 @@ import click
 from sparkcohort.cli import printing
 from sparkcohort.cli.checkpoint import kafka_offsets, listing, repairs, running
 from sparkcohort.cli.checkpoint.folder import Folder
-from sparkcohort.cli.checkpoint.logs import BrokenLog, source_of
+from sparkcohort.cli.checkpoint.logs import source_of
 from sparkcohort.cli.checkpoint.positions import KafkaPositions, PartitionComparison, RestartPlan, compare
 from sparkcohort.cli.checkpoint.repairs import Files, Mend
-from sparkcohort.cli.client_config import BadSetting, client_config
+from sparkcohort.cli.client_config import client_config
 from sparkcohort.cli.views import printable
 from sparkcohort.runtime.errors import CohortError
 
@@ -54,7 +54,7 @@ def checkpoint_command() -> None:
 @checkpoint_command.command("show")
 @_directory
 @click.option(
-    "--last", type=click.IntRange(min=1, max=10_000), default=DEFAULT_LAST, show_default=True, help="So many batches."
+    "--last", type=click.IntRange(min=1, max=10_000), default=DEFAULT_LAST, show_default=True, help="How many batches."
 )
 @click.option("--offsets", "partitions", is_flag=True, help="The offsets of the last batch, by source and partition.")
 @printing.output
@@ -101,8 +101,8 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
 @_servers
 @_config
 @_group
-@click.option("--execute", is_flag=True, help="Do it; without this it is only said what would be done.")
-@click.option("--accept-loss", is_flag=True, help="Also what loses records, or makes a state inexact.")
+@click.option("--execute", is_flag=True, help="Write the files; without it they are only listed.")
+@click.option("--accept-loss", is_flag=True, help="Also repairs that lose records, or make a state inexact.")
 @click.option("--not-running", is_flag=True, help="The live queries on this host don't use this checkpoint.")
 @printing.output
 def repair_command(
@@ -211,6 +211,3 @@ def _plans(files: Files) -> list[RestartPlan]:
 def _failed() -> int:
     sys.stdout.flush()
     return 1
-
-
-__all__ = ["BadSetting", "BrokenLog", "checkpoint_command"]

@@ -104,7 +104,7 @@ class _CaseSource:
     help="Another assignor than the group's or the case's; your own as package.module.Class.",
 )
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
-@click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {LIMIT}.")
+@click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most N members; default {LIMIT}.")
 @click.option("--all", "show_all", is_flag=True, help="Show every member and all its partitions.")
 @click.option(
     "--output",

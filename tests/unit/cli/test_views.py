@@ -99,7 +99,7 @@ def test_an_assignor_that_fails_is_told_of_with_every_view() -> None:
     assert view.rows[0][-2:] == (2, words)
     (told,) = json.loads(views.as_json(view))
     assert (told["failed_rebalances"], told["assignor_failure"]) == ({"mine": 2}, failure)
-    assert views.notes(status)[0] == f"group billing: {words}; each member keeps its partitions"
+    assert views.notes(status)[0] == f"group billing: {words}; every member keeps its partitions"
     assert views.notes(a_status(partitions=[])) == ()
 
 
