@@ -254,7 +254,7 @@ def test_a_driver_that_cannot_be_taken_out_is_named(
     with reader(broker.bootstrap, topic, topics[:1], **LONG) as older:
         join(older, 20)
         gone = older._options.group_instance_id
-    only = {"kafka__ssl__curves__list": "P-256"}  # of no use without TLS
+    only = {"kafka__client__dns__lookup": "resolve_canonical_bootstrap_servers_only"}
     with (
         reader(broker.bootstrap, topic, topics, **LONG, **only) as newer,
         pytest.raises(CohortError, match=f"also in it: .*, driver {gone}"),

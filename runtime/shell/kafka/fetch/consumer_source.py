@@ -1,7 +1,7 @@
 """The source over confluent-kafka's consumer: for logins and record formats that only librdkafka has.
 
 Per record the only work in Python is what C-level ``map`` does over the messages of a whole batch; each is a Message
-object all the same, which is what it costs: one to two times what Kafka's consumer in Java does, and sixteen times our own client (docs/benchmarks.md).
+object all the same, which is what it costs: one to two times what Kafka's consumer in Java does, and sixteen times our own client (docs/audit/benchmarks.md).
 """
 
 from __future__ import annotations
