@@ -110,7 +110,7 @@ def _executor(run: dict[str, Any], executor: str, heir: str, number: int, top: i
         _text(30, top + 24, f"executor {executor}" + (" ✕" if gone else ""), "kill" if gone else ""),
         _text(30, top + 44, _numbers(partitions), "small"),
         f'<rect class="box" x="{WIDTH - RIGHT + 18}" y="{top}" width="{RIGHT - 38}" height="{height}" rx="6"/>',
-        _text(WIDTH - RIGHT + 28, top + 24, f"executor {heir}" + (" (replacement)" if gone else "")),
+        _text(WIDTH - RIGHT + 28, top + 24, f"executor {heir}" + (", new" if gone else "")),
         _text(WIDTH - RIGHT + 28, top + 44, _outcome(partitions, run["after"].get(heir, []), gone=gone), "small"),
     ]
     for row, partition in enumerate(partitions):
@@ -129,7 +129,7 @@ def _outcome(before: list[int], after: list[int], *, gone: bool) -> str:
     """What the partitions came to: an owner that stayed has the same ones, unless the run says otherwise."""
     kept = len(set(before) & set(after))
     if kept == len(before):
-        return f"got all {kept}" if gone else "the same ones: kept flowing"
+        return f"got all {kept}" if gone else "the same, kept flowing"
     return f"has {kept} of these {len(before)}"
 
 

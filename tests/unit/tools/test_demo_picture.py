@@ -32,8 +32,8 @@ def test_each_owner_has_a_shape_of_its_own() -> None:
     marks = re.findall(r'<path class="(circle|square|triangle|diamond|tasks)"', shown)
     assert Counter(marks) == {"circle": 1, "square": 2, "triangle": 1, "tasks": 1}
     assert len(re.findall(r'<path class="diamond"', picture(RUN | {"settled_s": 7.0}))) == 1
-    assert "executor 3 (replacement)" in shown
-    assert shown.count("the same ones: kept flowing") == 2
+    assert "executor 3, new" in shown
+    assert shown.count("the same, kept flowing") == 2
     assert "2 went to the replacement" in shown
 
 
@@ -41,5 +41,5 @@ def test_a_run_in_which_others_moved_too_says_so() -> None:
     """The picture promises nothing that the run has not."""
     shown = picture(RUN | {"after": {"1": [2], "2": [4, 5, 3], "3": [0, 1]}})
     assert "has 1 of these 2" in shown
-    assert shown.count("the same ones: kept flowing") == 1
+    assert shown.count("the same, kept flowing") == 1
     assert "3 partitions stayed where they were" in shown
