@@ -15,12 +15,14 @@ from tools.bench.source import (
     isolation,
     latency,
     load,
+    many,
     memory,
     peers,
     restart,
     start,
 )
 from tools.bench.source.again import Starts
+from tools.bench.source.clients import AGENT
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
 from tools.recommended import recommended
@@ -97,6 +99,21 @@ def test_starts_are_compared_with_those_of_the_peer() -> None:
     ]
     with pytest.raises(BenchError, match="nothing was measured"):
         start.summary([])
+
+
+def test_many_queries_are_compared_with_one_and_with_the_peer() -> None:
+    """Agents with the agent of one; everything else with Spark's own; what is idle by itself."""
+    runs = [
+        many.Run("cohort", 20.0, 50.0, {AGENT: 300.0, "jvm": 900.0}, 0.05, 800.0, 100.0),
+        many.Run("kafka", 10.0, 20.0, {AGENT: 0.0, "jvm": 400.0}, 0.2, 400.0, 0.0),
+    ]
+    assert [(bound.value, bound.holds) for bound in many.bounds(many.summary(runs))] == [
+        (3.0, False),
+        (0.05, True),
+        (3.0, True),
+        (2.0, True),
+        (2.0, False),
+    ]
 
 
 def test_the_commit_log_tells_when_batches_were_committed(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tools.bench.source import (
     gap,
     isolation,
     latency,
+    many,
     memory,
     partitions,
     source,
@@ -41,6 +42,7 @@ PARTS: dict[str, Part] = {
     "gap": gap,
     "isolation": isolation,
     "memory": memory,
+    "many": many,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
 FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
