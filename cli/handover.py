@@ -73,7 +73,7 @@ def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: i
     if outcome.state is not AskingState.GRANTED:
         raise CohortError(in_words(outcome, client.group_id))
     try:
-        _write_down(client, to_checkpoint, outcome.to or RunName(0, ""))
+        _write_down(client, to_checkpoint, outcome.target or RunName(0, ""))
     except CohortError as error:
         # The driver's answer stays in Kafka: the next call finds it, and goes on from there.
         raise CohortError(f"the query of group {client.group_id} has stopped, but {error}; run this again") from None

@@ -17,7 +17,7 @@ from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
 from sparkcohort.cli.simulate import live_case
 from sparkcohort.cli.simulate.live_case import QUIET, TIMEOUT_S, CaseRequest
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.run_epoch import NOTHING, encode, latest
+from sparkcohort.runtime.kafka.run_epoch import NO_RECORD, encode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
@@ -156,12 +156,12 @@ class KafkaGroup:
         old = latest(text for _, text in committed.values())
         record = replace(old, run=old.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
         ids = {}
-        if old != NOTHING:
+        if old != NO_RECORD:
             with closing(BlockingClient(self._conf)) as cluster:
                 ids = self._do(lambda: cluster.topic_ids({tp.topic for tp in offsets}, TIMEOUT_S))
         positions = [
             Position(
-                *tp, offset, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NOTHING else ""
+                *tp, offset, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NO_RECORD else ""
             )
             for tp, offset in sorted(offsets.items())
         ]

@@ -168,8 +168,8 @@ class EpochEndsQuestion(BrokerQuestion[dict[TopicPartition, EpochEnd]]):
     def body(self) -> bytes:
         """OffsetForLeaderEpochRequest v4."""
         topics = []
-        for topic, each in self.epochs.items():
-            entries = [_EPOCHS.pack(number, now, epoch) + NO_TAGS for number, (now, epoch) in each.items()]
+        for topic, partitions in self.epochs.items():
+            entries = [_EPOCHS.pack(number, now, epoch) + NO_TAGS for number, (now, epoch) in partitions.items()]
             topics.append(compact_string(topic) + compact_array(entries) + NO_TAGS)
         return _INT.pack(-1) + compact_array(topics) + NO_TAGS
 
@@ -248,8 +248,8 @@ def _member(body: Cursor) -> DescribedMember:
     member_id, instance_id, client_id, host = body.text(), body.text(), body.text(), body.text()
     body.skip(max(body.length(), 0))  # its subscription
     length = max(body.length(), 0)
-    at = body.skip(length)
-    assignment = bytes(body.data[at : at + length])
+    start = body.skip(length)
+    assignment = bytes(body.data[start : start + length])
     body.tags()
     return DescribedMember(member_id, instance_id, client_id, host, ConsumerEmbedded().assigned(assignment))
 

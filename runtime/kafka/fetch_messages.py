@@ -50,7 +50,7 @@ MOST_HOST = 255
 
 
 def address_error(host: str, port: int) -> str:
-    """Why nobody can be reached there, as a phrase; "" for what may be an address."""
+    """What is wrong with an address, as a phrase; "" if nothing is."""
     if not 0 < port < 1 << 16:
         return "which is no port"
     if not 0 < len(host) <= MOST_HOST or not host.isprintable() or " " in host:
@@ -138,12 +138,12 @@ def is_flexible(api: int, version: int) -> bool:
 
 def varint(number: int) -> bytes:
     """An unsigned varint."""
-    out = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    out.append(number)
-    return bytes(out)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _array(items: Sequence[bytes], *, flexible: bool = True) -> bytes:
@@ -180,7 +180,7 @@ def fetch_request(
     max_bytes: int,
     committed: bool,
     session: tuple[int, int],
-    wanted: Sequence[tuple[bytes, Mapping[int, FetchPartition]]],
+    partitions: Sequence[tuple[bytes, Mapping[int, FetchPartition]]],
     forgotten: Sequence[tuple[bytes, Iterable[int]]],
     rack: str,
     version: int = FETCH_VERSION,
@@ -196,10 +196,10 @@ def fetch_request(
     head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *session)
     topics = [
         encode_topic(topic, [_encode_partition(index, one, flexible) for index, one in each.items()])
-        for topic, each in wanted
+        for topic, each in partitions
     ]
-    gone = [encode_topic(topic, [struct.pack(">i", index) for index in each]) for topic, each in forgotten]
-    return head + array(topics) + array(gone) + _string(rack, flexible=flexible) + tags
+    removed = [encode_topic(topic, [struct.pack(">i", index) for index in each]) for topic, each in forgotten]
+    return head + array(topics) + array(removed) + _string(rack, flexible=flexible) + tags
 
 
 def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:
@@ -216,18 +216,18 @@ def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:
 class _Bytes:
     """A cursor over a frame; raises MalformedResponse where it ends too early."""
 
-    __slots__ = ("at", "data", "end", "flexible")
+    __slots__ = ("data", "end", "flexible", "position")
 
-    def __init__(self, data: bytes | bytearray | memoryview, at: int, end: int, flexible: bool = True) -> None:
-        self.data, self.at, self.end, self.flexible = data, at, end, flexible
+    def __init__(self, data: bytes | bytearray | memoryview, position: int, end: int, flexible: bool = True) -> None:
+        self.data, self.position, self.end, self.flexible = data, position, end, flexible
 
     def skip(self, length: int) -> int:
         """Pass over so many bytes; returns where they begin."""
-        at = self.at
-        if length < 0 or at + length > self.end:
+        start = self.position
+        if length < 0 or start + length > self.end:
             raise MalformedResponse("the answer is shorter than it says")
-        self.at = at + length
-        return at
+        self.position = start + length
+        return start
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         return layout.unpack_from(self.data, self.skip(layout.size))
@@ -249,8 +249,8 @@ class _Bytes:
     def string(self) -> bytes:
         """A string as it is; nothing for null."""
         length = self.varint() - 1 if self.flexible else self.unpack(_SHORT)[0]
-        at = self.skip(max(length, 0))
-        return bytes(self.data[at : self.at])
+        start = self.skip(max(length, 0))
+        return bytes(self.data[start : self.position])
 
     def text(self) -> str:
         try:
@@ -266,7 +266,7 @@ class _Bytes:
         fields = {}
         for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
-            fields[tag] = self.skip(size), self.at
+            fields[tag] = self.skip(size), self.position
         return fields
 
 
@@ -278,9 +278,9 @@ _HEAD = struct.Struct(">ihi")
 def _body(frame: bytes | bytearray | memoryview, size: int, correlation_id: int, flexible: bool = True) -> _Bytes:
     """What follows the response's header (v1; v0 before flexible versions)."""
     body = _Bytes(frame, 0, size, flexible)
-    (answered,) = body.unpack(_INT)
-    if answered != correlation_id:
-        raise MalformedResponse(f"the answer is to request {answered}, not to {correlation_id}")
+    (answered_id,) = body.unpack(_INT)
+    if answered_id != correlation_id:
+        raise MalformedResponse(f"the answer is to request {answered_id}, not to {correlation_id}")
     body.tags()
     return body
 
@@ -301,8 +301,8 @@ def metadata_answer(
 
 
 def _unusable(node_id: int, node: Node) -> str:
-    where = printable(f"{node.host}:{node.port}", MOST_SHOWN)
-    return f"broker {node_id} is said to be at {where}, {address_error(*node)}: see the brokers' advertised.listeners"
+    address = printable(f"{node.host}:{node.port}", MOST_SHOWN)
+    return f"broker {node_id} is said to be at {address}, {address_error(*node)}: see the brokers' advertised.listeners"
 
 
 def _node(body: _Bytes) -> tuple[int, Node, str]:
@@ -318,8 +318,8 @@ def _topic(body: _Bytes) -> tuple[str, Topic]:
     (error,) = body.unpack(_SHORT)
     name, topic_id = body.text(), NO_ID
     if body.flexible:
-        at = body.skip(16)
-        topic_id = bytes(body.data[at : body.at])
+        start = body.skip(16)
+        topic_id = bytes(body.data[start : body.position])
     body.skip(1)  # whether it is internal
     leaders = dict(body.array(_leader))
     if body.flexible:
@@ -331,8 +331,8 @@ def _topic(body: _Bytes) -> tuple[str, Topic]:
 def _leader(body: _Bytes) -> tuple[int, PartitionLeader]:
     error, index, node, epoch = body.unpack(_LEADER)
     count = max(body.length(), 0)
-    at = body.skip(4 * count)
-    replicas = struct.unpack_from(f">{count}i", body.data, at)
+    start = body.skip(4 * count)
+    replicas = struct.unpack_from(f">{count}i", body.data, start)
     for _ in range(2):  # replicas in sync, and those offline
         body.skip(4 * max(body.length(), 0))
     body.tags()
@@ -348,8 +348,8 @@ def fetch_answer(
     partitions: list[FetchedPartition] = []
     for _ in range(body.length()):
         if version > FETCH_BY_NAMES:
-            at = body.skip(16)
-            topic = bytes(body.data[at : body.at])
+            start = body.skip(16)
+            topic = bytes(body.data[start : body.position])
         else:
             topic = body.string()
         partitions += [_fetched(body, topic) for _ in range(body.length())]

@@ -18,55 +18,55 @@ Key = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to tell the broker: ``session`` is (id, epoch)."""
+    """One Fetch request's part of the session: ``session`` is (id, epoch)."""
 
     session: tuple[int, int]
-    wanted: Mapping[Key, FetchPartition]
+    partitions: Mapping[Key, FetchPartition]
     forgotten: frozenset[Key]
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """One broker's; ``known`` is what it has been told to fetch."""
+    """One broker's; ``partitions`` are those that it has been told to fetch."""
 
     session_id: int = 0
     epoch: int = 0
-    known: dict[Key, FetchPartition] = field(default_factory=dict)
+    partitions: dict[Key, FetchPartition] = field(default_factory=dict)
 
     def reset(self) -> None:
-        """The next request is full; the broker forgets the session that there was."""
-        self.epoch, self.known = 0, {}
+        """Make the next request a full one, with which the broker replaces the session."""
+        self.epoch, self.partitions = 0, {}
 
-    def lost(self) -> None:
-        """The connection is gone, or the broker knows no such session."""
+    def drop_session(self) -> None:
+        """The connection has ended, or the broker knows no such session: the next request begins another one."""
         self.session_id = 0
         self.reset()
 
-    def request(self, wanted: Mapping[Key, FetchPartition], anew: frozenset[Key] = frozenset()) -> Request:
+    def request(self, partitions: Mapping[Key, FetchPartition], refresh: frozenset[Key] = frozenset()) -> Request:
         """The next request for exactly these partitions.
 
-        ``anew`` are those whose state is to be told whether it has changed or not: a broker that has told it for the same
-        offset before says nothing, so for them the session begins anew.
+        ``refresh`` are those whose state the broker has to tell although it has not changed.  Within a session it would say
+        nothing of them, so they end it, and this request is a full one.
         """
-        if not anew.isdisjoint(self.known):
+        if not refresh.isdisjoint(self.partitions):
             self.reset()
         if self.epoch == 0:
-            request = Request((self.session_id, 0), dict(wanted), frozenset())
+            request = Request((self.session_id, 0), dict(partitions), frozenset())
         else:
-            changed = {key: one for key, one in wanted.items() if self.known.get(key) != one}
-            request = Request((self.session_id, self.epoch), changed, frozenset(self.known.keys() - wanted.keys()))
-        self.known = dict(wanted)
+            changed = {key: one for key, one in partitions.items() if self.partitions.get(key) != one}
+            request = Request((self.session_id, self.epoch), changed, frozenset(self.partitions.keys() - partitions))
+        self.partitions = dict(partitions)
         return request
 
-    def more(self, changed: Mapping[Key, FetchPartition]) -> Request | None:
-        """The next request when nothing but these, known before, has changed; None if it has to be a full one."""
+    def request_changes(self, changed: Mapping[Key, FetchPartition]) -> Request | None:
+        """The next request where only these partitions, which the session has, have changed; None if it has to be full."""
         if self.epoch == 0:
             return None
-        self.known.update(changed)
+        self.partitions.update(changed)
         return Request((self.session_id, self.epoch), dict(changed), frozenset())
 
-    def answered(self, session_id: int) -> None:
-        """The broker has answered without an error."""
+    def record_answer(self, session_id: int) -> None:
+        """Go on to the session's next epoch: the broker has answered without an error."""
         self.session_id = session_id
         if session_id == 0:
             self.reset()

@@ -16,7 +16,7 @@ They may have different code and checkpoints, and run on different hosts: all th
   does not take in time costs the hand-over a batch, not the query.  With the commits taken the query has ended, whether
   ``parked`` arrives or not: without it the asking driver waits ten seconds more and starts at the same offsets.
 * **Who starts.**  The driver that reads ``parked`` for its own request starts from the group's committed offsets.  One whose
-  question was replaced by another's ends (OVERTAKEN), so that two that ask at once do not both start.  One that finds ``parked``
+  question was replaced by another's ends (OVERTAKEN), so that of two asking drivers only one starts.  One that finds ``parked``
   for another request claims it, and starts when that driver has reserved no run within ten seconds: it has died.  What ``cohort
   handover`` asked for is free for the next driver that asks.
 * **Without a sign for ten seconds** the asking driver goes on as without a hand-over: it joins, which fences.  That is so
@@ -49,10 +49,10 @@ LONGEST_TEXT = 200
 class HandoverAnswer(StrEnum):
     """What a record says."""
 
-    ASKED = "asked"
-    HEARD = "heard"
+    REQUESTED = "asked"
+    CONFIRMED = "heard"
     PARKED = "parked"
-    FENCED = "fenced"  # ``request`` is the run that was fenced, ``to`` the run that fenced it: no part of a hand-over
+    FENCED = "fenced"  # ``request`` is the fenced run, ``target`` the run that fenced it: no part of a hand-over
 
 
 class RunName(NamedTuple):
@@ -63,11 +63,11 @@ class RunName(NamedTuple):
 
 
 class HandoverRecord(Struct, frozen=True):
-    """What stands in Kafka between two drivers; ``request`` is of the asking driver, ``to`` the run that is asked."""
+    """What stands in Kafka between two drivers; ``request`` is of the asking driver, ``target`` the run that is asked."""
 
     answer: HandoverAnswer
     request: str
-    to: RunName
+    target: RunName
     text: str = ""  # the host of the asking driver, or of the fenced one
     renewal: int = 0  # of ``heard``: another number is a later sign
 
@@ -79,8 +79,8 @@ def name_of(record: CommitMetadata) -> RunName:
 
 def encode_handover(record: HandoverRecord) -> str:
     """The record as metadata text."""
-    value = {"cohort": 1, "handover": str(record.answer), "request": record.request, "run": record.to.run}
-    more = {"id": record.to.id, "text": record.text[:LONGEST_TEXT], "renewal": record.renewal}
+    value = {"cohort": 1, "handover": str(record.answer), "request": record.request, "run": record.target.run}
+    more = {"id": record.target.id, "text": record.text[:LONGEST_TEXT], "renewal": record.renewal}
     return json.dumps({**value, **more}, separators=(",", ":"))
 
 
@@ -108,7 +108,7 @@ class AskingState(StrEnum):
     """Where the asking driver stands; the last five are ends."""
 
     LOOKING = "looking"
-    ASKED = "asked"
+    REQUESTED = "asked"
     CLAIMING = "claiming"  # parked, for a driver that has not started
     GRANTED = "granted"
     ABSENT = "absent"  # no run of this group has ever been
@@ -117,80 +117,80 @@ class AskingState(StrEnum):
     OVERTAKEN = "overtaken"  # another driver asks, too, and came later
 
 
-ENDS = frozenset(AskingState) - {AskingState.LOOKING, AskingState.ASKED, AskingState.CLAIMING}
+ENDS = frozenset(AskingState) - {AskingState.LOOKING, AskingState.REQUESTED, AskingState.CLAIMING}
 
 
 class AskingSide(Struct, frozen=True):
     """One hand-over as the asking driver sees it."""
 
     request: str
-    who: str
+    host: str
     since_ms: int
     timeout_ms: int
     state: AskingState = AskingState.LOOKING
-    to: RunName | None = None  # the run that is asked; set in ASKED and CLAIMING
+    target: RunName | None = None  # the run that is asked; set in REQUESTED and CLAIMING
     renewal: int = -1  # of the last ``heard``; -1 before the first
-    sign_ms: int = 0  # when the last sign of life was read, or could not be looked for; in ASKED and CLAIMING
+    sign_ms: int = 0  # when the last sign of life was read, or Kafka did not answer; in REQUESTED and CLAIMING
 
 
-class Looked(Struct, frozen=True):
+class HandoverView(Struct, frozen=True):
     """What stands in Kafka: the newest run's record, and all that is of hand-overs."""
 
     newest: CommitMetadata
     records: tuple[HandoverRecord, ...]
 
 
-class LookFailed(Struct, frozen=True):
+class ViewUnavailable(Struct, frozen=True):
     """Kafka did not answer."""
 
 
 def step_asking(
-    asking: AskingSide, event: Looked | LookFailed, now_ms: int
+    side: AskingSide, event: HandoverView | ViewUnavailable, now_ms: int
 ) -> tuple[AskingSide, HandoverRecord | None]:
     """The asking after an event, and what it writes.  Total: an end stays as it is."""
-    if asking.state in ENDS:
-        return asking, None
+    if side.state in ENDS:
+        return side, None
     written: HandoverRecord | None = None
-    if isinstance(event, Looked):
-        asking, written = _looked(asking, event, now_ms)
+    if isinstance(event, HandoverView):
+        side, written = _step_view(side, event, now_ms)
     else:
-        asking = replace(asking, sign_ms=now_ms)  # where Kafka is away the other one can't give a sign
-    if asking.state in ENDS:
-        return asking, None
-    if now_ms - asking.since_ms >= asking.timeout_ms:
-        return replace(asking, state=AskingState.TIMED_OUT), None
-    if asking.to is None or written is not None or now_ms - asking.sign_ms < SIGN_MS:
-        return asking, written
-    claimed = asking.state is AskingState.CLAIMING
-    return replace(asking, state=AskingState.GRANTED if claimed else AskingState.SILENT), None
+        side = replace(side, sign_ms=now_ms)  # where Kafka is away the other one can't give a sign
+    if side.state in ENDS:
+        return side, None
+    if now_ms - side.since_ms >= side.timeout_ms:
+        return replace(side, state=AskingState.TIMED_OUT), None
+    if side.target is None or written is not None or now_ms - side.sign_ms < SIGN_MS:
+        return side, written
+    claimed = side.state is AskingState.CLAIMING
+    return replace(side, state=AskingState.GRANTED if claimed else AskingState.SILENT), None
 
 
-def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
+def _step_view(side: AskingSide, event: HandoverView, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
     newest = name_of(event.newest)
     if newest.run == 0:
-        return replace(asking, state=AskingState.ABSENT), None
-    records = [r for r in event.records if r.to == newest and r.answer is not HandoverAnswer.FENCED]
-    if asking.to != newest:
+        return replace(side, state=AskingState.ABSENT), None
+    records = [r for r in event.records if r.target == newest and r.answer is not HandoverAnswer.FENCED]
+    if side.target != newest:
         parked = [record.request for record in records if record.answer is HandoverAnswer.PARKED]
         if FREE in parked:
-            return replace(asking, state=AskingState.GRANTED), None
-        state = AskingState.CLAIMING if parked else AskingState.ASKED
-        asking = replace(asking, state=state, to=newest, renewal=-1, sign_ms=now_ms)
+            return replace(side, state=AskingState.GRANTED), None
+        state = AskingState.CLAIMING if parked else AskingState.REQUESTED
+        side = replace(side, state=state, target=newest, renewal=-1, sign_ms=now_ms)
         # What stands for another asking driver is replaced: it ends when it reads that.
-        return asking, _question(asking, newest)
-    ours = next((record for record in records if record.request == asking.request), None)
-    if ours is None:
-        return (replace(asking, state=AskingState.OVERTAKEN), None) if records else (asking, _question(asking, newest))
-    if ours.answer is HandoverAnswer.PARKED:
-        return asking if asking.state is AskingState.CLAIMING else replace(asking, state=AskingState.GRANTED), None
-    if ours.answer is HandoverAnswer.HEARD and ours.renewal != asking.renewal:
-        return replace(asking, renewal=ours.renewal, sign_ms=now_ms), None
-    return asking, None
+        return side, _question(side, newest)
+    record = next((record for record in records if record.request == side.request), None)
+    if record is None:
+        return (replace(side, state=AskingState.OVERTAKEN), None) if records else (side, _question(side, newest))
+    if record.answer is HandoverAnswer.PARKED:
+        return side if side.state is AskingState.CLAIMING else replace(side, state=AskingState.GRANTED), None
+    if record.answer is HandoverAnswer.CONFIRMED and record.renewal != side.renewal:
+        return replace(side, renewal=record.renewal, sign_ms=now_ms), None
+    return side, None
 
 
-def _question(asking: AskingSide, newest: RunName) -> HandoverRecord:
-    answer = HandoverAnswer.PARKED if asking.state is AskingState.CLAIMING else HandoverAnswer.ASKED
-    return HandoverRecord(answer, asking.request, newest, asking.who)
+def _question(side: AskingSide, newest: RunName) -> HandoverRecord:
+    answer = HandoverAnswer.PARKED if side.state is AskingState.CLAIMING else HandoverAnswer.REQUESTED
+    return HandoverRecord(answer, side.request, newest, side.host)
 
 
 # --- the running driver -----------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class RequestAnswered(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """Spark is about to be told a further batch's end; refused unless the state after it is BATCH."""
+    """Spark is about to get a further batch's end; refused unless the state after it is BATCH."""
 
 
 class ReachedCleanPoint(Struct, frozen=True):
@@ -260,11 +260,11 @@ def _clean(running: RunningSide, _event: ReachedCleanPoint) -> RunningSide:
     return replace(running, state=RunningState.COMMITTING if running.request is not None else RunningState.CLEAN)
 
 
-def _taken(running: RunningSide, _event: CommitsTaken) -> RunningSide:
+def _commits_taken(running: RunningSide, _event: CommitsTaken) -> RunningSide:
     return replace(running, state=RunningState.PARKED)
 
 
-def _delayed(running: RunningSide, _event: CommitsDelayed) -> RunningSide:
+def _commits_delayed(running: RunningSide, _event: CommitsDelayed) -> RunningSide:
     return replace(running, state=RunningState.CLEAN)
 
 
@@ -276,6 +276,6 @@ _RUNNING: Mapping[tuple[RunningState, type], Callable[..., RunningSide]] = {
     (RunningState.CLEAN, Planned): _planned,
     (RunningState.CLEAN, ReachedCleanPoint): _clean,
     (RunningState.COMMITTING, RequestAnswered): _request_answered,
-    (RunningState.COMMITTING, CommitsTaken): _taken,
-    (RunningState.COMMITTING, CommitsDelayed): _delayed,
+    (RunningState.COMMITTING, CommitsTaken): _commits_taken,
+    (RunningState.COMMITTING, CommitsDelayed): _commits_delayed,
 }

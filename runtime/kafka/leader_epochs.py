@@ -2,15 +2,14 @@
 
 A position is known to have been in the log of a partition's leader of some epoch.  A leader that was in sync has it, too; one
 that was elected although it was not (``unclean.leader.election.enable``) has other records from some offset on, and once its
-log is longer than the position nothing but the epochs tells.  So whenever the epoch is another, the new leader is asked where
-the old one ended in its log: before the position, and what lay between was lost.
+log is longer than the position only the epochs show it.  So whenever the epoch has changed, the new leader is asked where the
+old epoch ends in its log.  If that is before the position, the records between the two were lost.
 
 >>> partition = TopicPartition("t", 0)
->>> known = {partition: ObservedEpochs(100, 3)}
->>> asked = questions(known, {partition: 3}), questions(known, {partition: 4})
->>> asked
+>>> observed = {partition: ObservedEpochs(100, 3)}
+>>> new_questions(observed, {partition: 3}), new_questions(observed, {partition: 4})
 ({}, {TopicPartition(topic='t', partition=0): Question(epoch=3, now=4)})
->>> compared(known, asked[1], {partition: 60}).cut
+>>> compare_ends(observed, {partition: Question(3, 4)}, {partition: 60}).cuts
 {TopicPartition(topic='t', partition=0): 60}
 """
 
@@ -36,34 +35,33 @@ class Question(NamedTuple):
     now: int
 
 
-class Compared(NamedTuple):
-    """Where logs were cut below what was seen of them; what the leader hasn't told yet; what is as it was."""
+class EpochComparison(NamedTuple):
+    """Where logs were cut below the observed offset; partitions without an answer so far; partitions without a loss."""
 
-    cut: Mapping[TopicPartition, int]
+    cuts: Mapping[TopicPartition, int]
     unsure: frozenset[TopicPartition]
     sound: frozenset[TopicPartition]
 
 
-def questions(
-    known: Mapping[TopicPartition, ObservedEpochs], epochs: Mapping[TopicPartition, int]
+def new_questions(
+    observed: Mapping[TopicPartition, ObservedEpochs], epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Question]:
-    """What to ask, where leaders have these ``epochs`` now.
+    """What to ask leaders that have these ``epochs`` now.
 
-    One that is older than what is known is behind the others, or is of another topic: there is nothing that it could tell.
+    A leader with an older epoch than the observed one is behind, or leads another topic of that name: it isn't asked.
     """
     return {
-        tp: Question(seen.epoch, epochs[tp]) for tp, seen in known.items() if epochs.get(tp, seen.epoch) > seen.epoch
+        tp: Question(old.epoch, epochs[tp]) for tp, old in observed.items() if epochs.get(tp, old.epoch) > old.epoch
     }
 
 
-def compared(
-    known: Mapping[TopicPartition, ObservedEpochs],
-    asked: Mapping[TopicPartition, Question],
+def compare_ends(
+    observed: Mapping[TopicPartition, ObservedEpochs],
+    questions: Mapping[TopicPartition, Question],
     ends: Mapping[TopicPartition, int | None],
-) -> Compared:
-    """What follows from the answers so far; None is that of a leader who can't tell, and of whom nothing is believed."""
-    cut = {
-        tp: end for tp in asked if (end := ends.get(tp)) is not None and end < known[tp].offset
-    }  # of a log that retention has emptied, Kafka tells where the next epoch begins: that is no cut
-    unsure = frozenset(asked.keys() - ends.keys())
-    return Compared(cut, unsure, frozenset(asked.keys() - cut.keys() - unsure))
+) -> EpochComparison:
+    """What follows from the ends that leaders answered so far; an end of None (the leader can't tell) counts as no loss."""
+    # Of a log that retention has emptied, Kafka tells where the next epoch begins: that is above the offset, and no cut.
+    cuts = {tp: end for tp in questions if (end := ends.get(tp)) is not None and end < observed[tp].offset}
+    unsure = frozenset(questions.keys() - ends.keys())
+    return EpochComparison(cuts, unsure, frozenset(questions.keys() - cuts.keys() - unsure))

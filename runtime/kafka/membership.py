@@ -11,15 +11,15 @@ What the table at the end can't say:
 * **A query does not wait for its group.**  With Kafka's defaults a group's first join takes three seconds
   (group.initial.rebalance.delay.ms).  So this begins STANDALONE: run epoch and pinned start are committed as by a consumer
   that is no member, which the coordinator takes while the group is EMPTY (ClassicGroup.validateOffsetCommit).  Where it is
-  not, an older driver or a foreign member is there: then this joins at once, and commits as the member.  Whoever is
-  STANDALONE reads before each commit what is committed, and ends where a later run has been.
-* **Newest joiner is not newest driver.**  The broker gives an instance id to whoever joined last, and tells the one before
+  not, an older driver or a foreign member is there: then this joins at once, and commits as the member.  A driver
+  that is STANDALONE reads before each commit what is committed, and ends where a later run has been.
+* **Newest joiner is not newest driver.**  The broker gives an instance id to the newest joiner, and answers the member before it
   FENCED_INSTANCE_ID.  One that was frozen past its session rejoins when it thaws.  So a fenced member first *watches* the
   commit metadata: a later run's epoch there ends it for good; when none appears, it joins again with a new client.  The
   thawed one finds the higher epoch right after its join and ends.
-* **One request at a time**, and each is answered exactly once: done, later, or with an error.  Who asks tries again.
+* **One request at a time**, and each is answered exactly once: done, later, or with an error.  The caller tries again.
 * **A result is known by the number of its call.**  One that comes after the membership has moved on is void.
-* **A client is replaced by its number** (``Membership.client``): whoever finds it risen makes another one.
+* **A client is replaced by its number** (``Membership.client``): the shell makes another one when it has risen.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WATCH_GAP_MS = 250
 LOOK_GAP_MS = 1_000
 DESCRIBING_GAP_MS = 100
 COMMITTING = requests.COMMITTING
-_SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # whoever watches must not join
+_SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # a WATCHING driver must not join
 
 
 def new_membership(config: MembershipConfig, run_id: str, now_ms: int) -> Membership:
@@ -75,9 +75,9 @@ def deadline(membership: Membership) -> int | None:
     match membership.state:
         case MembershipState.MEMBER:
             return look
-        case MembershipState.STANDALONE if membership.known:
+        case MembershipState.STANDALONE if membership.informed:
             return None
-        case MembershipState.JOINING if membership.known:
+        case MembershipState.JOINING if membership.informed:
             return min(look, watch)
         case MembershipState.STANDALONE | MembershipState.JOINING | MembershipState.WATCHING:
             return watch
@@ -105,7 +105,7 @@ def _awaited(membership: Membership) -> tuple[int | None, int | None]:
 
 def _tick_standalone(context: MembershipContext, _event: s.TimePassed) -> None:
     membership = context.membership
-    if not membership.known and membership.reading is None and context.now_ms >= membership.next_watch_ms:
+    if not membership.informed and membership.reading is None and context.now_ms >= membership.next_watch_ms:
         context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
         _read_metadata(context)
 
@@ -120,12 +120,12 @@ def _join(context: MembershipContext, _event: s.Join) -> None:
 
 def _tick_joining(context: MembershipContext, _event: s.TimePassed) -> None:
     membership = context.membership
-    if membership.known and context.now_ms >= membership.next_look_ms:
+    if membership.informed and context.now_ms >= membership.next_look_ms:
         # While joining, too: a client that is subscribed to nothing that there is joins no group, ever.
         _look(context)
     elif context.now_ms >= membership.next_watch_ms:
         context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
-        if membership.reading is None and (_has_joined(membership) or not membership.known or _is_silent(context)):
+        if membership.reading is None and (_has_joined(membership) or not membership.informed or _is_silent(context)):
             _read_metadata(context)
 
 
@@ -143,7 +143,7 @@ def _look(context: MembershipContext) -> None:
     if membership.state is MembershipState.MEMBER:
         missing = membership.partitions - (membership.assigned or frozenset())
         context.actions.append(s.LookForForeignMembers(missing))
-        # A newer run that reads other topics, too, has another instance id, and fences nobody.
+        # A newer run that reads other topics, too, has another instance id, and fences no other.
         if missing and membership.reading is None:
             _read_metadata(context)
 
@@ -163,7 +163,7 @@ def _subscribe(context: MembershipContext) -> None:
 
 
 def _has_joined(membership: Membership) -> bool:
-    return membership.assigned is not None or not membership.subscribed  # a member of nothing joins nothing
+    return membership.assigned is not None or not membership.subscribed  # librdkafka joins no group without topics
 
 
 def _is_silent(context: MembershipContext) -> bool:
@@ -175,7 +175,7 @@ def _replace_if_stuck(context: MembershipContext) -> None:
     """Go on by another client where no broker answers this one.
 
     A broker that has just come back may tell, in the moment before it is let in again, that the cluster has no brokers.
-    librdkafka (2.16) then forgets those that it knew, and at times asks nobody ever again (its issue 5301).
+    librdkafka (2.16) then forgets those that it knew, and at times never asks a broker again (its issue 5301).
     """
     if not _is_silent(context):
         return
@@ -192,7 +192,7 @@ def _created(context: MembershipContext, _event: s.ClientCreated) -> None:
     context.lose()
     context.change(subscribed=())
     membership = context.membership
-    if membership.known and membership.state is MembershipState.JOINING:  # one that watches must not join
+    if membership.informed and membership.state is MembershipState.JOINING:  # one that watches must not join
         _subscribe(context)
 
 
@@ -250,21 +250,21 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
     context.change(reading=None)
     membership = context.membership
     watching = membership.state is MembershipState.WATCHING
-    if not membership.known:
+    if not membership.informed:
         # Before the first join: what earlier runs have left.
-        context.change(known=True, reservation=membership.reservation.observe(texts))
+        context.change(informed=True, reservation=membership.reservation.observe(texts))
         if membership.state is MembershipState.JOINING:
             _subscribe(context)
     elif membership.state is MembershipState.JOINING and not _has_joined(membership):
-        return  # it was asked whether anybody answers: what is read before the join counts for nothing
+        return  # this read was to see whether a broker answers: what is read before the join may be old
     elif not membership.joined_once and not watching and membership.reservation.own is None:
-        # Whoever reserved before our first join is older than we are; before any later join, it may be newer.
+        # A run that reserved before our first join is older than we are; one before a later join may be newer.
         context.change(joined_once=True, reservation=membership.reservation.observe(texts))
         _read_metadata(context)  # once more: from here on, what is new is newer than we are
-    elif (later := membership.reservation.superseded(texts)) is not None:
-        requests.end_superseded(context, later)
+    elif (successor := membership.reservation.find_successor(texts)) is not None:
+        requests.end_superseded(context, successor)
     elif membership.state is MembershipState.JOINING:
-        # What isn't assigned may be a stranger's, who is told of at once, not at the next look.
+        # What isn't assigned may be a foreign member's: look at once, not a second later.
         context.change(joined_once=True, next_look_ms=context.now_ms)
         context.enter(MembershipState.MEMBER)
     elif watching and context.now_ms >= membership.watch_until_ms:
@@ -276,9 +276,9 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
 
 
 def _login_refused(context: MembershipContext, event: s.LoginFailed) -> None:
-    """At the start it is the user's mistake; in the middle of a run it has to go on for a minute."""
-    refusals = context.membership.login_refusals.another(context.now_ms)
-    if not context.membership.known:
+    """End the membership: at the start at once (the user's mistake), later after a minute of refusals (``LoginRefusals``)."""
+    refusals = context.membership.login_refusals.add_refusal(context.now_ms)
+    if not context.membership.informed:
         requests.end(context, event.error)
         return
     context.change(login_refusals=refusals)
@@ -334,10 +334,10 @@ def _commit_answered(context: MembershipContext, event: s.CommitAnswered) -> Non
         requests.offsets_committed(context, event)
 
 
-def _postpone(context: MembershipContext, why: str) -> None:
-    """The request is made again; by a member, where a commit has not gone through without: the group is not EMPTY."""
+def _postpone(context: MembershipContext, reason: str) -> None:
+    """Have the request made again.  Join if a STANDALONE commit failed: the group is not EMPTY, so only members commit."""
     pending, standalone = context.membership.pending, context.membership.state is MembershipState.STANDALONE
-    context.answer_later(why)
+    context.answer_later(reason)
     if standalone and pending is not None and pending.phase is s.Phase.COMMIT:
         _join(context, s.Join())
 

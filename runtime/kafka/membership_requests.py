@@ -102,14 +102,14 @@ def commit_requested(context: MembershipContext, event: s.CommitRequested) -> No
 
 
 def reserve_requested(context: MembershipContext, event: s.ReserveRequested) -> None:
-    """Read who has reserved, then commit a record above all of them."""
+    """Read the records of all runs, then commit one above them."""
     _begin(context, event)
     if not _postponed(context):
         _fetch(context, Phase.RESERVE, tuple(sorted({*event.starts, *context.membership.partitions})))
 
 
 def refuse(context: MembershipContext, event: MembershipRequest) -> None:
-    """Nothing is done under a membership that has ended."""
+    """Answer a request under a membership that has ended: with the error that ended it, if there is one."""
     failure = context.membership.failure
     context.change(pending=None)
     if failure is not None:
@@ -119,12 +119,12 @@ def refuse(context: MembershipContext, event: MembershipRequest) -> None:
 
 
 def _begin(context: MembershipContext, event: MembershipRequest) -> None:
-    context.answer_later("another request came first")  # its asker is gone, else this one could not be here
+    context.answer_later("another request came first")  # its caller has given up: one waits at a time
     context.change(pending=Pending(event))
 
 
 def _postponed(context: MembershipContext) -> bool:
-    """Whether the request has to wait: one that is fenced or rebalancing never commits."""
+    """Answer the request "later" unless this is a state to commit in: no fenced or rebalancing member commits."""
     state = context.membership.state
     if state not in COMMITTING:
         context.answer_later(f"the membership is {state.value}")
@@ -140,24 +140,24 @@ def end(context: MembershipContext, error: CohortError) -> None:
         refuse(context, context.membership.pending.request)
 
 
-def end_superseded(context: MembershipContext, later: CommitMetadata) -> None:
+def end_superseded(context: MembershipContext, successor: CommitMetadata) -> None:
     """Another run has come after this one: end the membership for good."""
     config, own = context.membership.config, context.membership.reservation.own
-    mine = f"run {own.run}" if own else "not numbered yet"
-    where = f" on {later.host}" if later.host else ""
+    own_run = f"run {own.run}" if own else "not numbered yet"
+    place = f" on {successor.host}" if successor.host else ""
     error = CohortError(
-        f"FENCED_INSTANCE_ID: a newer driver{where} (run {later.run}, this one is {mine}) reads what {config.group_instance_id} "
+        f"FENCED_INSTANCE_ID: a newer driver{place} (run {successor.run}, this one is {own_run}) reads what {config.group_instance_id} "
         f"read ({config.subscription}) in group {config.group_id}, so this query has stopped for good. If both should run, "
         "give each its own group.id",
         "FENCED_INSTANCE_ID",
     )
-    context.change(successor=later)
+    context.change(successor=successor)
     end(context, error)
 
 
 def _wait(context: MembershipContext, phase: Phase, **fields: Any) -> int:
     """The number of the call for which the request waits in this phase."""
-    number, pending = context.call(), cast("Pending", context.membership.pending)  # nothing is asked without one
+    number, pending = context.call(), cast("Pending", context.membership.pending)  # set by ``_begin``
     context.change(pending=replace(pending, phase=phase, call=number, **fields))
     return number
 
@@ -171,7 +171,7 @@ def _fetch(context: MembershipContext, phase: Phase, partitions: tuple[TopicPart
 
 
 def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-    """Of the partitions that exist; first what is committed of those of which this membership does not know it."""
+    """Commit those of partitions that exist; where this membership does not know the committed offset, read it first."""
     membership = context.membership
     deleted = offsets.keys() - membership.partitions
     if deleted:
@@ -182,23 +182,23 @@ def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[i
     if not offsets:
         _committed(context, {})
     elif not _postponed(context):
-        # Nobody keeps others from committing while this run is no member.
-        known = membership.committed if membership.state is MembershipState.MEMBER else {}
-        unknown = tuple(tp for tp in offsets if tp not in known)
+        # Without a membership nothing keeps other clients from committing, so what was read before may be old.
+        committed = membership.committed if membership.state is MembershipState.MEMBER else {}
+        unknown = tuple(tp for tp in offsets if tp not in committed)
         _fetch(context, Phase.PREPARE, unknown, offsets=offsets)
 
 
-def _committed(context: MembershipContext, taken: Mapping[TopicPartition, int]) -> None:
+def _committed(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
     pending = context.membership.pending
     if pending is not None and pending.record is not None:
         context.change(reservation=context.membership.reservation.confirm(pending.record))
         context.answer(context.membership.reservation)
     else:
-        context.answer(taken)
+        context.answer(offsets)
 
 
 def _note(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
-    """What Kafka has; nothing that was committed before a rebalance is taken for known after it."""
+    """Remember what Kafka has, until the next rebalance: another member may commit after it."""
     if context.membership.state in COMMITTING:
         context.change(committed={**context.membership.committed, **offsets})
 
@@ -232,42 +232,42 @@ def _reserve(context: MembershipContext, pending: Pending, offsets: _Offsets) ->
     _commit(context, {tp: (start, text) for tp, start in starts.items()})
 
 
-def _committed_or(known: Committed | None, start: int) -> int:
-    return start if known is None or known.offset is None else known.offset
+def _committed_or(committed: Committed | None, start: int) -> int:
+    return start if committed is None or committed.offset is None else committed.offset
 
 
 def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
     """An offset below the committed one is replaced by that one, unless it is a reset; its leader epoch is then unknown."""
-    _note(context, {tp: -1 if known.offset is None else known.offset for tp, known in offsets.items()})
+    _note(context, {tp: -1 if each.offset is None else each.offset for tp, each in offsets.items()})
     request = pending.request
     if _postponed(context) or isinstance(request, s.FetchRequested) or _is_superseded(context, offsets):
         return
-    known = context.membership.committed
+    floors = context.membership.committed
     targets = {
-        tp: offset if request.reset else max(offset, known.get(tp, -1)) for tp, (offset, _) in pending.offsets.items()
+        tp: offset if request.reset else max(offset, floors.get(tp, -1)) for tp, (offset, _) in pending.offsets.items()
     }
     ids, epochs = request.topic_ids, request.epochs
     pairs = {(text, ids.get(tp.topic, "")) for tp, (_, text) in pending.offsets.items()}
     texts = {pair: of_topic(*pair) for pair in pairs}
     number = _wait(context, Phase.COMMIT, targets=targets)
-    sent = tuple(
+    entries = tuple(
         s.OffsetToCommit(
             tp, targets[tp], texts[text, ids.get(tp.topic, "")], epochs.get(tp, -1) if targets[tp] == offset else -1
         )
         for tp, (offset, text) in pending.offsets.items()
     )
-    context.actions.append(s.CommitOffsets(number, sent))
+    context.actions.append(s.CommitOffsets(number, entries))
 
 
 def _is_superseded(context: MembershipContext, offsets: _Offsets) -> bool:
-    """Whether a later run has committed meanwhile: no group coordinator keeps two apart that are STANDALONE."""
+    """Whether a later run has committed meanwhile: no group coordinator fences one of two runs that are STANDALONE."""
     membership = context.membership
     if membership.state is not MembershipState.STANDALONE or membership.reservation.own is None:
         return False
-    later = membership.reservation.superseded(committed.metadata for committed in offsets.values())
-    if later is not None:
-        end_superseded(context, later)
-    return later is not None
+    successor = membership.reservation.find_successor(committed.metadata for committed in offsets.values())
+    if successor is not None:
+        end_superseded(context, successor)
+    return successor is not None
 
 
 def note_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
@@ -293,15 +293,15 @@ def unknown_partition(context: MembershipContext, event: s.UnknownTopicOrPartiti
 
 def _verify_commit(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
     """What Kafka did not take is deleted, or the metadata are older than the brokers."""
-    taken = {tp: at for tp, at in pending.targets.items() if tp in offsets and offsets[tp].offset == at}
-    left_out = pending.targets.keys() - taken.keys()
+    accepted = {tp: target for tp, target in pending.targets.items() if tp in offsets and offsets[tp].offset == target}
+    left_out = pending.targets.keys() - accepted.keys()
     if left_out & context.membership.partitions:
         context.actions.append(s.DoubtMetadata())
         context.answer_later(f"{names_of(left_out)} not known to the group coordinator")
         return
     context.warn(f"{names_of(left_out)}: gone, nothing is committed")
-    _note(context, taken)
-    _committed(context, taken)
+    _note(context, accepted)
+    _committed(context, accepted)
 
 
 _FETCHED: Mapping[Phase, Callable[[MembershipContext, Pending, _Offsets], None]] = {

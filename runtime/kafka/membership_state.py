@@ -40,9 +40,7 @@ class OffsetToCommit(NamedTuple):
 class MembershipState(StrEnum):
     """Where the membership stands."""
 
-    STANDALONE = (
-        "standalone"  # not asked to join yet: reads, and commits as whoever is no member, while the group is EMPTY
-    )
+    STANDALONE = "standalone"  # not asked to join yet: reads, and commits as a client without membership while the group is EMPTY
     JOINING = "joining"
     MEMBER = "member"  # assigned, and verified after its own join that no newer run is there
     WATCHING = "watching"  # fenced (KIP-345); is the other one newer?
@@ -60,7 +58,7 @@ class Phase(StrEnum):
 
 
 class LoginRefusals(Struct, frozen=True):
-    """Whether logins that are refused in the middle of a run are to be believed.
+    """Whether logins that are refused in the middle of a run are the user's mistake, and end the query.
 
     A password that is changed, or a broker whose store of users lags, is right again after a moment, and connections that
     there are go on meanwhile; a query that ends doesn't.  librdkafka tells of the same refusal twice a minute at least.
@@ -69,8 +67,8 @@ class LoginRefusals(Struct, frozen=True):
     first_ms: int | None = None  # of those that follow each other
     last_ms: int | None = None  # never before first_ms; None as long as first_ms is
 
-    def another(self, now_ms: int) -> LoginRefusals:
-        """One more."""
+    def add_refusal(self, now_ms: int) -> LoginRefusals:
+        """The refusals with another one at ``now_ms``."""
         if self.first_ms is None or self.last_ms is None or now_ms - self.last_ms > LOGIN_REFUSED_GAP_MS:
             return LoginRefusals(now_ms, now_ms)
         return LoginRefusals(self.first_ms, now_ms)
@@ -116,7 +114,7 @@ class Membership(Struct, frozen=True):
     failure: CohortError | None = None  # only in ENDED; the first one stays
     successor: CommitMetadata | None = None  # the later run that ended this one; only in ENDED
     client: int = 1  # the client in use; one more wherever another has to be made.  Never goes down
-    known: bool = False  # what earlier runs have left has been read; nothing is subscribed to before
+    informed: bool = False  # what earlier runs have left has been read; nothing is subscribed to before
     joined_once: bool = False  # a record that shows up from now on may be of a newer run
     topics: tuple[str, ...] = ()  # those to be subscribed to, sorted: what the metadata said last
     partitions: frozenset[TopicPartition] = frozenset()  # those that the query reads and that exist: as above
@@ -154,7 +152,7 @@ class ClientCreated(Struct, frozen=True):
 
 
 class ClientFailed(Struct, frozen=True):
-    """An error that nobody thought of: it is not known how the client stands, nor what became of its call."""
+    """An unexpected error in the client's thread: the state of the client, and the outcome of its call, are unknown."""
 
 
 class AssignmentReceived(Struct, frozen=True):
@@ -174,13 +172,13 @@ class Fenced(Struct, frozen=True):
 
 
 class LoginFailed(Struct, frozen=True):
-    """The brokers do not believe who we are, or we them."""
+    """The brokers refused our login, or their own identity was not proven."""
 
     error: CohortError
 
 
 class StepFailed(Struct, frozen=True):
-    """What waiting does not cure: no permission, another protocol in the group, a thread that is given up."""
+    """An error that waiting does not mend: no permission, another protocol in the group, a thread that is given up."""
 
     error: CohortError
 
@@ -206,13 +204,13 @@ class CommitAnswered(Struct, frozen=True):
 
 
 class UnknownTopicOrPartition(Struct, frozen=True):
-    """The whole commit was answered so; the client does not tell which partitions Kafka took all the same."""
+    """Kafka answered the commit as a whole with this error; which partitions it took all the same is unknown."""
 
     call: int
 
 
 class CallFailed(Struct, frozen=True):
-    """A call that may succeed at another time; ``silent``: no broker has answered it."""
+    """A call failed, and may succeed later; ``silent``: no broker has answered it."""
 
     call: int
     error: str
@@ -220,21 +218,21 @@ class CallFailed(Struct, frozen=True):
 
 
 class CallRefused(Struct, frozen=True):
-    """A call that never will."""
+    """A call failed that can't succeed later."""
 
     call: int
     error: CohortError
 
 
 class FetchRequested(Struct, frozen=True):
-    """Somebody wants to know committed offsets."""
+    """A caller wants to know committed offsets."""
 
     request: int
     partitions: tuple[TopicPartition, ...]
 
 
 class CommitRequested(Struct, frozen=True):
-    """Somebody wants these offsets committed, each with its metadata text; lower ones than there are only by ``reset``."""
+    """A caller wants these offsets committed, each with its metadata text; only with ``reset`` do they go down."""
 
     request: int
     offsets: Mapping[TopicPartition, tuple[int, str]]
@@ -244,7 +242,7 @@ class CommitRequested(Struct, frozen=True):
 
 
 class ReserveRequested(Struct, frozen=True):
-    """Somebody wants this run's epoch, and a (further) block of generations, committed with all of ``starts``."""
+    """A caller wants this run's epoch, and a (further) block of generations, committed with all of ``starts``."""
 
     request: int
     starts: Mapping[TopicPartition, int]
@@ -316,7 +314,7 @@ class LookForForeignMembers(Struct, frozen=True):
 
 
 class DoubtMetadata(Struct, frozen=True):
-    """The brokers say otherwise than the metadata: have those read anew."""
+    """Have the metadata read again: the brokers' answers contradict them."""
 
 
 class ClientReplaced(Struct, frozen=True):

@@ -6,13 +6,13 @@ offset.metadata.max.bytes (4,096).
 The record with the highest run number speaks for the group.
 
 - **Run numbers** tell a newer driver from an older one, which Kafka's static membership alone cannot: a driver frozen
-  past its session that thaws rejoins with the same instance id and fences the newer one.  Whoever sees a higher number
-  than its own stops for good.
+  past its session that thaws rejoins with the same instance id and fences the newer one.  A driver that sees
+  a higher number than its own stops for good.
 - **Generations** are reserved in blocks of 1,000, so that they go up over a restart of the driver (law I4).
 - **The pin** names what the start of batch 0 was computed from; the committed offsets next to it are that start.
 - **The topic** is the id of the one that the offset is of.  Kafka deletes what is committed with its topic; but a driver
   that has not heard of it yet commits to the new one of that name.
-- **The host** is the driver's, for whoever meets the run: the one that it ends, and the one that ends it.
+- **The host** is the driver's: the runs that it ends, and the one that ends it, tell it.
 - **The plan** names the end that was planned from there, over all partitions.  Spark replays a batch by its end alone.
 """
 
@@ -29,7 +29,7 @@ from sparkcohort.runtime.text import printable
 
 FORMAT = 1
 GENERATION_BLOCK = 1000
-MOST = 2**53  # of a run's number and of generations: whatever is larger nobody has counted
+MOST = 2**53  # of a run's number and of generations: no run gets there, so a larger number is not ours
 MOST_HOST = 64  # characters of a host's name
 MOST_TEXT = 64  # of the other texts, of which none comes near it
 MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
@@ -51,7 +51,7 @@ class CommitMetadata:
     host: str = ""  # printable, of ``MOST_HOST`` characters at most
 
 
-NOTHING = CommitMetadata()
+NO_RECORD = CommitMetadata()
 _TEXTS = ("pin", "plan", "topic", "host")
 
 
@@ -66,23 +66,23 @@ def encode(record: CommitMetadata) -> str:
 
 
 def decode(text: str) -> CommitMetadata:
-    """The record in a metadata text; ``NOTHING`` for text of somebody else, of whatever kind.
+    """The record in a metadata text; ``NO_RECORD`` for any other text.
 
-    What is read can be written again: no text is longer than ours are, and what is no text is none.
+    The record can be encoded again: its texts are cut to the length of ours, and a value of another type becomes "".
     """
     if len(text) >= MAX_BYTES:
-        return NOTHING
+        return NO_RECORD
     try:
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        return NOTHING
+        return NO_RECORD
     if not isinstance(value, dict) or type(value.get("cohort")) is not int:
-        return NOTHING
+        return NO_RECORD
     run, generation = value.get("run"), value.get("gen")
     if type(run) is not int or type(generation) is not int or not (0 <= run < MOST and 0 <= generation < MOST):
-        return NOTHING
-    said = {name: value.get(name, "") for name in ("id", *_TEXTS)}
-    texts = {name: text[:MOST_TEXT] if isinstance(text, str) else "" for name, text in said.items()}
+        return NO_RECORD
+    values = {name: value.get(name, "") for name in ("id", *_TEXTS)}
+    texts = {name: text[:MOST_TEXT] if isinstance(text, str) else "" for name, text in values.items()}
     return CommitMetadata(run, generation, **{**texts, "host": printable(texts["host"], MOST_HOST)})
 
 
@@ -92,9 +92,9 @@ def of_topic(text: str, topic_id: str) -> str:
 
 
 def latest(texts: Iterable[str]) -> CommitMetadata:
-    """The record that speaks for the group: highest run; the highest generation anybody reserved."""
+    """The record that speaks for the group: of the highest run, with the highest generation that any run reserved."""
     records = [decode(text) for text in texts]
-    newest = max(records, default=NOTHING)
+    newest = max(records, default=NO_RECORD)
     return replace(newest, generation=max((record.generation for record in records), default=0))
 
 
@@ -117,7 +117,7 @@ def plan_of(end: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> str:
 
 
 def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[TopicPartition, int]:
-    """The start from which an end of this name was planned, whatever it was computed from; empty when nobody did."""
+    """The start from which an end of this name was planned, whatever it was computed from; empty where none was."""
     return {
         tp: offset
         for tp, (offset, text, *_) in sorted(committed.items())
@@ -127,7 +127,7 @@ def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[Topic
 
 @dataclass(frozen=True, slots=True)
 class RunEpoch:
-    """One run's place in the order of runs: what it saw when it joined, what it reserved, whether somebody came later.
+    """One run's place in the order of runs: what it read when it joined, what it reserved, whether a later run came.
 
     Feed it the group's metadata texts: ``observe`` around the first join, ``next`` for the record to commit, then
     ``confirm`` when Kafka has it.
@@ -135,22 +135,22 @@ class RunEpoch:
 
     id: str  # tells two runs of one number apart
     host: str = ""  # the driver's
-    seen: CommitMetadata | None = None  # the newest record of others before the first join
+    predecessor: CommitMetadata | None = None  # the newest record of others before the first join
     own: CommitMetadata | None = None  # as Kafka has it; its run number stays, its generation goes up only
 
     def observe(self, texts: Iterable[str]) -> RunEpoch:
-        """Remember who was there before this run: read before joining, and once more right after the first join."""
-        return replace(self, seen=latest(texts))
+        """Remember the newest earlier run: called with what is read before joining, and right after the first join."""
+        return replace(self, predecessor=latest(texts))
 
     def next(self, texts: Iterable[str], pin: str = "", plan: str = "") -> CommitMetadata:
         """The record to commit next: the first run number and block, or this run's further block."""
-        found = latest(texts)
+        newest = latest(texts)
         if self.own is not None:
-            generation = max(self.own.generation, found.generation) + GENERATION_BLOCK
+            generation = max(self.own.generation, newest.generation) + GENERATION_BLOCK
             return replace(self.own, generation=generation, pin=pin, plan=plan)
-        seen = self.seen or NOTHING
-        run, generation = max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK
-        return CommitMetadata(run, generation, self.id, pin, plan, host=self.host)
+        prior = self.predecessor or NO_RECORD
+        generation = max(newest.generation, prior.generation) + GENERATION_BLOCK
+        return CommitMetadata(max(newest.run, prior.run) + 1, generation, self.id, pin, plan, host=self.host)
 
     def confirm(self, record: CommitMetadata) -> RunEpoch:
         """Kafka has the record."""
@@ -170,12 +170,12 @@ class RunEpoch:
         """The text that every commit of this run carries."""
         return encode(replace(self.own or CommitMetadata(id=self.id, host=self.host), pin=pin, plan=plan))
 
-    def superseded(self, texts: Iterable[str]) -> CommitMetadata | None:
+    def find_successor(self, texts: Iterable[str]) -> CommitMetadata | None:
         """The record of a later run, if there is one: then this run must stop for good."""
-        found = latest(texts)
-        mine = self.own or self.seen
-        if mine is None or found.run < mine.run or found.id == self.id:  # ours, perhaps without our having been told
+        newest = latest(texts)
+        own = self.own or self.predecessor
+        if own is None or newest.run < own.run or newest.id == self.id:  # ours; its commit's answer may be lost
             return None
         if self.own is None:
-            return found if found.run > mine.run else None
-        return found if (found.run, found.id) != (mine.run, mine.id) else None
+            return newest if newest.run > own.run else None
+        return newest if (newest.run, newest.id) != (own.run, own.id) else None

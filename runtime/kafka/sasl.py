@@ -59,7 +59,7 @@ def scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
     unproven = b"c=biws,r=" + whole_nonce  # "biws" is "n,,", the head of our first message, in base 64
     signed = b",".join((bare, first, unproven))
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
-    proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
+    proof = bytes(key ^ mask for key, mask in zip(client_key, signature, strict=True))
     final = _attributes((yield unproven + b",p=" + b64encode(proof)))
     if b"e" in final:
         raise LoginRefused(f"the server said {final[b'e'].decode(errors='replace')}")

@@ -70,13 +70,13 @@ class DrawnHandover:
                 self.written = self._write(self.running.request, h.HandoverAnswer.PARKED)
                 if self.careless:
                     self.running = replace(self.running, state=_BUSY)
-            case 5 if self.record is not None and self.record.to.run == self.newest.run:
+            case 5 if self.record is not None and self.record.target.run == self.newest.run:
                 request = self.record
-                waits = request.answer in (h.HandoverAnswer.ASKED, h.HandoverAnswer.HEARD)
+                waits = request.answer in (h.HandoverAnswer.REQUESTED, h.HandoverAnswer.CONFIRMED)
                 if (
                     waits
                     and self.running.state is not h.RunningState.PARKED
-                    and self._write(request, h.HandoverAnswer.HEARD)
+                    and self._write(request, h.HandoverAnswer.CONFIRMED)
                 ):
                     self._feed(h.RequestAnswered(request))
 
@@ -97,7 +97,7 @@ class DrawnHandover:
         if number in self.dead or asking.state in h.ENDS or self.now < asking.since_ms:
             return False
         records = () if self.record is None else (self.record,)
-        event = h.Looked(self.newest, records) if self.random.random() < self.looks else h.LookFailed()
+        event = h.HandoverView(self.newest, records) if self.random.random() < self.looks else h.ViewUnavailable()
         self.asking[number], written = h.step_asking(asking, event, self.now)
         if written is not None and self.random.random() < 0.9:
             self.record = written

@@ -11,7 +11,7 @@ from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses, mismatches
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.leader_epochs import Compared, ObservedEpochs, compared, questions
+from sparkcohort.runtime.kafka.leader_epochs import EpochComparison, ObservedEpochs, compare_ends, new_questions
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 
@@ -28,7 +28,7 @@ class DriverDataLoss(CohortError):
     """Data that was to be read is gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
 
 
-NOTHING: Final = Compared({}, frozenset(), frozenset())
+NOTHING: Final = EpochComparison({}, frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class DataLoss:
 
     def compare(
         self, start: Mapping[TopicPartition, int], snapshot: Snapshot, void: Collection[TopicPartition] = ()
-    ) -> Compared:
+    ) -> EpochComparison:
         """Whether the leaders' logs are still those that ``start`` is a position in; ``void`` ones aren't looked at.
 
         Raises DriverDataLoss (PARTITION_OFFSET_CHANGED): logs were cut below.  Or warns; reading goes on where they were cut.
@@ -85,8 +85,8 @@ class DataLoss:
             if tp in before or self.epochs.get(tp, now.get(tp)) != now.get(tp)
             if tp not in void
         }
-        asked = questions(known, now)
-        found = compared(known, asked, self._log_ends.epoch_ends.look_up(asked))
+        asked = new_questions(known, now)
+        found = compare_ends(known, asked, self._log_ends.epoch_ends.look_up(asked))
         # An older epoch is that of a leader which has been deposed, and doesn't know it yet: it settles nothing.
         settled = {
             tp: now[tp]
@@ -97,14 +97,14 @@ class DataLoss:
         self.epochs = {**self.epochs, **settled}
         self._before = {tp: seen for tp, seen in before.items() if tp not in settled}
         self._compared = (now, len(start)) if not void and len(found.sound) == len(asked) else (None, 0)
-        for tp in sorted(found.cut) if found.cut != self._cut or self._fail else ():
+        for tp in sorted(found.cuts) if found.cuts != self._cut or self._fail else ():
             self._lost(
                 "PARTITION_OFFSET_CHANGED",
                 f"Partition {names_of([tp])}: its log was cut by an unclean leader election. Under leader epoch "
                 f"{asked[tp].epoch} it went to {known[tp].offset} at least; the leader of epoch {asked[tp].now} has it up to "
-                f"{found.cut[tp]} only, and maybe other records in the place of the rest.",
+                f"{found.cuts[tp]} only, and maybe other records in the place of the rest.",
             )
-        self._cut = found.cut
+        self._cut = found.cuts
         return found
 
     def look(
@@ -129,12 +129,12 @@ class DataLoss:
         void = found.deleted | {tp for tp in start if tp.topic in found.recreated} if found.recreated else found.deleted
         epochs = self.compare(start, snapshot, void)
         self._anew = self._anew.add_answer(found.recreated, snapshot.look, now)
-        shorter = found.shorter - epochs.cut.keys()
+        shorter = found.shorter - epochs.cuts.keys()
         shorter -= self._log_ends.behind_transactions({tp: start[tp] for tp in shorter})
         self._shorter = self._shorter.add_answer(shorter, snapshot.answer, now)
         if found.recreated or found.shorter:
             self._log_ends.doubt()
-        reset = {**self._reset(start, known, snapshot, now), **epochs.cut}
+        reset = {**self._reset(start, known, snapshot, now), **epochs.cuts}
         left = known if not found.deleted else known.keys() & {tp.topic for tp in start if tp not in found.deleted}
         self._ids |= {topic: known[topic] for topic in left} | {
             tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.recreated

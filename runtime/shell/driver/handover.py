@@ -20,7 +20,7 @@ from sparkcohort.runtime.kafka.handover import (
     RunningState,
     name_of,
 )
-from sparkcohort.runtime.kafka.run_epoch import NOTHING
+from sparkcohort.runtime.kafka.run_epoch import NO_RECORD
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.kafka.handover_client import (
@@ -88,7 +88,7 @@ def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
 
 def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
     """Who watches for a run that has reserved its number; not started yet."""
-    run = name_of(commits.run_epoch.own or NOTHING)
+    run = name_of(commits.run_epoch.own or NO_RECORD)
 
     def places() -> list[TopicPartition]:
         # Whoever asks writes beside the first partition that this run has committed.
@@ -256,7 +256,7 @@ class HandoverWatch:
         elif self.handed_over:
             self._park()
         else:
-            records = [record for record in self._client.records() if record.to == self._run]
+            records = [record for record in self._client.records() if record.target == self._run]
             self._count_fenced([record for record in records if record.answer is machine.HandoverAnswer.FENCED])
             for record in () if self._declines else records:
                 if record.answer in _OPEN:
@@ -266,7 +266,7 @@ class HandoverWatch:
         """Tell the asking driver that this one lives, first and then again; the request counts when Kafka has that."""
         request, now = self._running.request, time.monotonic()
         if request is None or request.request != record.request or now >= self._next_renewal:
-            record = replace(record, answer=machine.HandoverAnswer.HEARD, renewal=self._renewals + 1)
+            record = replace(record, answer=machine.HandoverAnswer.CONFIRMED, renewal=self._renewals + 1)
             self._client.write(record)
             self._renewals, self._next_renewal = self._renewals + 1, now + machine.RENEWAL_MS / 1000
         self._feed(machine.RequestAnswered(record))
@@ -300,7 +300,7 @@ class HandoverWatch:
     def _say_farewell(self, successor: RunName) -> None:
         """Tell the run that has fenced this one, once; a request that stands there is not overwritten."""
         records = self._client.records()
-        if not self._farewell_over and not any(record.to.run >= successor.run for record in records):
+        if not self._farewell_over and not any(record.target.run >= successor.run for record in records):
             answer = machine.HandoverAnswer.FENCED
             self._client.write(HandoverRecord(answer, self._run.id, successor, socket.gethostname()))
         self._farewell_over = True
@@ -328,4 +328,4 @@ class HandoverWatch:
             self._changed.notify_all()
 
 
-_OPEN = frozenset({machine.HandoverAnswer.ASKED, machine.HandoverAnswer.HEARD})
+_OPEN = frozenset({machine.HandoverAnswer.REQUESTED, machine.HandoverAnswer.CONFIRMED})

@@ -108,7 +108,7 @@ class GroupMembership:
         if not self._await_place(timeout_s):
             raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
         if not handed_over:
-            self._foreign_members.tell_predecessor(self._membership.reservation.seen)
+            self._foreign_members.tell_predecessor(self._membership.reservation.predecessor)
 
     def _await_place(self, timeout_s: float) -> bool:
         """Wait until this run is ready, and for no driver that is gone; whether it is ready."""
@@ -128,7 +128,7 @@ class GroupMembership:
 
     def _is_ready(self) -> bool:
         membership = self._membership
-        standalone = membership.state is MembershipState.STANDALONE and membership.known
+        standalone = membership.state is MembershipState.STANDALONE and membership.informed
         return standalone or membership.state is MembershipState.MEMBER
 
     def _await(self, reached: Callable[[], bool], timeout_s: float) -> bool:
@@ -315,7 +315,7 @@ class GroupMembership:
             after, actions = machine.step(before, event, now_ms())
             self._membership, self._actions, self._failure = after, self._actions + actions, after.failure
             # Nothing else makes it worth while to ask again.
-            if (after.state, after.known) != (before.state, before.known):
+            if (after.state, after.informed) != (before.state, before.informed):
                 self._changed.notify_all()
         if after.state is not before.state:
             log.debug("group %s: membership %s -> %s", self._options.group_id, before.state.value, after.state.value)

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import handover as machine
-from sparkcohort.runtime.kafka.handover import AskingSide, AskingState, HandoverRecord, Looked
+from sparkcohort.runtime.kafka.handover import AskingSide, AskingState, HandoverRecord, HandoverView
 from sparkcohort.runtime.kafka.run_epoch import decode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, group_requests
@@ -83,24 +83,24 @@ class HandoverClient:
         }
         self._found = found
         if found:
-            self._place = max(found, key=lambda tp: (found[tp].to.run, tp))
+            self._place = max(found, key=lambda tp: (found[tp].target.run, tp))
         elif self._places is not None:
             self._place = min(self._places(), default=None)
         return tuple(found.values())
 
-    def look(self) -> Looked:
+    def look(self) -> HandoverView:
         """All that the one who asks goes by.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         committed = self.committed()
         newest = latest(text for _, text in committed.values())
         records = self.records()
         ours = [tp for tp, (_, text) in committed.items() if (found := decode(text)).run == newest.run and found.run]
         self._place = min(ours, default=None)  # the same for all who ask the same run
-        return Looked(newest, records)
+        return HandoverView(newest, records)
 
     def write(self, record: HandoverRecord) -> None:
         """Write where the last look has found this request, else beside the newest.  Raises HandoverDenied, HandoverDelayed, NoToken."""
-        whose = record.request, record.to
-        place = next((tp for tp, each in self._found.items() if (each.request, each.to) == whose), self._place)
+        whose = record.request, record.target
+        place = next((tp for tp, each in self._found.items() if (each.request, each.target) == whose), self._place)
         assert place is not None  # noqa: S101  whoever writes has read whom it answers
         position = Position(*place, 0, machine.encode_handover(record))
         group = self.group_id + SUFFIX
@@ -173,7 +173,7 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
         except HandoverDelayed as error:
             log.log(level, "%s; it is tried again", error)
             level = logging.DEBUG
-            asking, _ = machine.step_asking(asking, machine.LookFailed(), now_ms())
+            asking, _ = machine.step_asking(asking, machine.ViewUnavailable(), now_ms())
         if asking.state is not before:
             log.info("group %s: hand-over: %s -> %s", client.group_id, before, asking.state)
         if asking.state not in machine.ENDS:

@@ -15,7 +15,7 @@ from sparkcohort.cli import handover
 from sparkcohort.cli.handover import write_checkpoint
 from sparkcohort.cli.local_folder import LocalFolder
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.handover import FREE, HandoverAnswer, HandoverRecord, Looked, RunName
+from sparkcohort.runtime.kafka.handover import FREE, HandoverAnswer, HandoverRecord, HandoverView, RunName
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, encode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed
@@ -35,9 +35,9 @@ class Kafka:
         self.tries = 0
         self.written: list[HandoverRecord] = []
 
-    def look(self) -> Looked:
+    def look(self) -> HandoverView:
         """The query has stopped."""
-        return Looked(RUN, (HandoverRecord(HandoverAnswer.PARKED, FREE, RunName(RUN.run, RUN.id)),))
+        return HandoverView(RUN, (HandoverRecord(HandoverAnswer.PARKED, FREE, RunName(RUN.run, RUN.id)),))
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
         """Where it has ended."""

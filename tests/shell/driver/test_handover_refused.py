@@ -29,9 +29,9 @@ from tests.kit.broker import Broker
 from tests.kit.waiting import hold_for, wait_until
 
 RUN = RunName(7, "seven")
-ASKED = HandoverRecord(HandoverAnswer.ASKED, "me", RUN, "host")
-HEARD = replace(ASKED, answer=HandoverAnswer.HEARD)
-PARKED = replace(ASKED, answer=HandoverAnswer.PARKED)
+REQUESTED = HandoverRecord(HandoverAnswer.REQUESTED, "me", RUN, "host")
+CONFIRMED = replace(REQUESTED, answer=HandoverAnswer.CONFIRMED)
+PARKED = replace(REQUESTED, answer=HandoverAnswer.PARKED)
 DENIED = HandoverDenied("hand-over of group billing: GROUP_AUTHORIZATION_FAILED")
 DELAYED = HandoverDelayed("hand-over of group billing: UNKNOWN_TOPIC_OR_PART")
 QUICK_S, HOLD_S = 10.0, 0.5  # twenty batches that wait, each for a second, take twice as long
@@ -58,7 +58,7 @@ class Kafka:
 
     def write(self, record: HandoverRecord) -> None:
         """Or not; a further sign of life is always taken."""
-        if record.answer is HandoverAnswer.HEARD and record.renewal > 1:
+        if record.answer is HandoverAnswer.CONFIRMED and record.renewal > 1:
             self.record, self.renewed = record, self.renewed + 1
             return
         answer = self.answers[min(len(self.tries), len(self.answers) - 1)]
@@ -69,7 +69,7 @@ class Kafka:
 
     def has_heard(self, request: str) -> bool:
         """Whether the record says so."""
-        return self.record.request == request and self.record.answer is HandoverAnswer.HEARD
+        return self.record.request == request and self.record.answer is HandoverAnswer.CONFIRMED
 
     def close(self) -> None:
         """No client to let go of."""
@@ -126,13 +126,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_answer_that_does_not_arrive_is_tried_at_each_look() -> None:
     """After another look, which finds where it is wanted now; no batch waits for it."""
-    kafka = Kafka(ASKED, DELAYED)
+    kafka = Kafka(REQUESTED, DELAYED)
     with watching(kafka) as watch:
         wait_until(lambda: len(kafka.tries) >= 2, 5, "a second try")
         batches(watch)
         wait_until(lambda: len(kafka.tries) >= 10, 10, "further tries")
         assert not watch.requested
-        tries = kafka.tried(HandoverAnswer.HEARD)
+        tries = kafka.tried(HandoverAnswer.CONFIRMED)
         assert all(any(a < look < b for look in kafka.looks) for a, b in pairwise(tries))
         assert all(b - a >= 0.05 for a, b in pairwise(tries))
         kafka.answers = (None,)
@@ -141,7 +141,7 @@ def test_an_answer_that_does_not_arrive_is_tried_at_each_look() -> None:
 
 def test_who_lives_says_so_again() -> None:
     """In the middle of a batch, and while Kafka takes no commit; never behind the answer."""
-    kafka, taken = Kafka(ASKED, None), threading.Event()
+    kafka, taken = Kafka(REQUESTED, None), threading.Event()
 
     def renewed_again() -> None:
         before = kafka.renewed
@@ -167,7 +167,7 @@ def test_who_lives_says_so_again() -> None:
 
 def test_an_answer_that_is_refused_is_not_taken_back() -> None:
     """The commits are in Kafka: the query has ended, and its answer is tried with pauses."""
-    kafka = Kafka(ASKED, None, DELAYED, DENIED)
+    kafka = Kafka(REQUESTED, None, DELAYED, DENIED)
     with watching(kafka) as watch:
         wait_until(lambda: watch.requested, 5, "a request")
         with pytest.raises(CohortError, match=r"^HANDED_OVER"):
@@ -193,7 +193,7 @@ def test_commits_of_a_later_batch_are_waited_for_anew(monkeypatch: pytest.Monkey
             return True
         return False  # as Kafka has not taken the later batch
 
-    kafka = Kafka(HEARD, None)
+    kafka = Kafka(CONFIRMED, None)
     with watching(kafka, flush) as watch:
         wait_until(lambda: watch.requested, 5, "a request")
         batch(watch, 1)
@@ -211,20 +211,20 @@ def test_commits_of_a_later_batch_are_waited_for_anew(monkeypatch: pytest.Monkey
 def test_batches_keep_nobody_from_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each of them finds its commits late, whoever asks next is heard all the same."""
     monkeypatch.setattr(handover, "COMMITS_S", 0.01)
-    kafka, over = Kafka(HEARD, None), time.monotonic() + 10
+    kafka, over = Kafka(CONFIRMED, None), time.monotonic() + 10
     with watching(kafka, lambda _: False) as watch:
         wait_until(lambda: watch.requested, 5, "a request")
         number = 0
         while not kafka.has_heard("another") and time.monotonic() < over:
             batch(watch, number := number + 1)
             if number % 20 == 0:
-                kafka.record = replace(ASKED, request="another")
+                kafka.record = replace(REQUESTED, request="another")
         assert kafka.has_heard("another")
 
 
 def test_where_nobody_watches_any_more_nobody_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     """The request that was heard is void: no batch stops for it, says so, or leaves something to do."""
-    kafka = Kafka(HEARD, None)
+    kafka = Kafka(CONFIRMED, None)
     with watching(kafka) as watch:
         wait_until(lambda: watch.requested, 5, "a request")
         watch._fail(CohortError("the background thread cohort-handover is given up: no memory"))
@@ -249,15 +249,15 @@ def test_an_answer_stands_where_its_request_stands(broker: Broker, topic: str) -
     """What a request that was never answered has left beside another partition takes no answer meant for a later one."""
     broker.admin.create_topic(topic, 2)
     places = [TopicPartition(topic, number) for number in (0, 1)]
-    gone = replace(ASKED, request="gone")
+    gone = replace(REQUESTED, request="gone")
     conf = {"bootstrap.servers": broker.bootstrap}
-    asks(conf, topic, places[0], ASKED)
+    asks(conf, topic, places[0], REQUESTED)
     asks(conf, topic, places[1], gone)
     client = HandoverClient(conf, topic, lambda: places)
     try:
-        assert set(client.records()) == {ASKED, gone}
-        client.write(HEARD)
-        assert set(client.records()) == {HEARD, gone}
+        assert set(client.records()) == {REQUESTED, gone}
+        client.write(CONFIRMED)
+        assert set(client.records()) == {CONFIRMED, gone}
     finally:
         client.close()
 
@@ -285,14 +285,14 @@ def test_a_fenced_driver_says_so_to_the_one_that_goes_on(
         assert newer.fencings == 1
     assert caplog.text.count("still ran when this query took the group over") == 1
     assert socket.gethostname() in caplog.text
-    asks(conf, topic, places[0], replace(ASKED, to=NEWER))  # as whoever hands over next: the word stops nobody
+    asks(conf, topic, places[0], replace(REQUESTED, target=NEWER))  # as whoever hands over next: the word stops nobody
     with watching(HandoverClient(conf, topic, lambda: places), run=NEWER) as again:
         wait_until(lambda: again.requested, 30, "the request")
 
 
 @pytest.mark.parametrize(
     ("stands", "answer", "tries"),
-    [(replace(ASKED, to=NEWER), None, {0}), (ASKED, DENIED, {1}), (ASKED, DELAYED, range(1, 100))],
+    [(replace(REQUESTED, target=NEWER), None, {0}), (REQUESTED, DENIED, {1}), (REQUESTED, DELAYED, range(1, 100))],
     ids=["a request", "denied", "delayed"],
 )
 def test_a_farewell_that_cannot_be_said(
@@ -325,7 +325,7 @@ def test_a_driver_that_may_read_its_requests_and_not_answer_them(
     guarded.admin.allow("alice", "group", topic + SUFFIX, "describe")
     place = TopicPartition(topic, 0)
     anybody, alice = {"bootstrap.servers": guarded.bootstrap}, guarded.sasl_conf("alice")
-    asks(anybody, topic, place, ASKED)
+    asks(anybody, topic, place, REQUESTED)
     with watching(HandoverClient(alice, topic, lambda: [place])) as watch:
         wait_until(lambda: tries, 30, "an answer")
         batches(watch)

@@ -111,7 +111,7 @@ def test_a_fetch_request() -> None:
         max_bytes=4 << 20,
         committed=True,
         session=(77, 2),
-        wanted=[(ONE, {5: FetchPartition(4, 2**40, 3, 65_536)}), (OTHER, six), (ONE, six)],
+        partitions=[(ONE, {5: FetchPartition(4, 2**40, 3, 65_536)}), (OTHER, six), (ONE, six)],
         forgotten=[(OTHER, [1, 2])],
         rack="rack-1",
     )
@@ -140,7 +140,7 @@ def test_a_fetch_request_by_names(version: int) -> None:
         max_bytes=4 << 20,
         committed=False,
         session=(77, 2),
-        wanted=[(b"t", {5: FetchPartition(4, 2**40, 3, 65_536)})],
+        partitions=[(b"t", {5: FetchPartition(4, 2**40, 3, 65_536)})],
         forgotten=[(b"t", [1])],
         rack="",
         version=version,

@@ -21,27 +21,27 @@ def test_full_then_what_has_changed() -> None:
     """The first request names all; the next ones what moved, what is new, and what is wanted no more."""
     session = FetchSession()
     assert session.request({ONE: at(0), TWO: at(5)}) == Request((0, 0), {ONE: at(0), TWO: at(5)}, frozenset())
-    session.answered(77)
+    session.record_answer(77)
     assert session.request({ONE: at(3), TWO: at(5)}) == Request((77, 1), {ONE: at(3)}, frozenset())
-    session.answered(77)
+    session.record_answer(77)
     assert session.request({ONE: at(3), THREE: at(0)}) == Request((77, 2), {THREE: at(0)}, frozenset({TWO}))
-    session.answered(77)
+    session.record_answer(77)
     assert session.request({ONE: at(3), THREE: at(0)}) == Request((77, 3), {}, frozenset())
 
 
 def test_what_has_moved_only() -> None:
     """The same as naming all that is wanted; where the request has to be full, there is none."""
     session = FetchSession()
-    assert session.more({}) is None
+    assert session.request_changes({}) is None
     session.request({ONE: at(0), TWO: at(0)})
-    session.answered(77)
-    assert session.more({TWO: at(4)}) == Request((77, 1), {TWO: at(4)}, frozenset())
-    session.answered(77)
+    session.record_answer(77)
+    assert session.request_changes({TWO: at(4)}) == Request((77, 1), {TWO: at(4)}, frozenset())
+    session.record_answer(77)
     assert session.request({ONE: at(0), TWO: at(4)}) == Request((77, 2), {}, frozenset())
-    session.answered(77)
-    assert session.more({}) == Request((77, 3), {}, frozenset())
-    session.lost()
-    assert session.more({ONE: at(9)}) is None
+    session.record_answer(77)
+    assert session.request_changes({}) == Request((77, 3), {}, frozenset())
+    session.drop_session()
+    assert session.request_changes({ONE: at(9)}) is None
     assert session.request({ONE: at(9)}) == Request((0, 0), {ONE: at(9)}, frozenset())
 
 
@@ -49,13 +49,13 @@ def test_what_is_to_be_told_anew() -> None:
     """A partition that the broker knows already makes the request full, in place of the session; a new one doesn't."""
     session = FetchSession()
     session.request({ONE: at(0)})
-    session.answered(77)
+    session.record_answer(77)
     assert session.request({ONE: at(0), TWO: at(0)}, frozenset({TWO})).session == (77, 1)
-    session.answered(77)
+    session.record_answer(77)
     assert session.request({ONE: at(0), TWO: at(0)}, frozenset({TWO})) == Request(
         (77, 0), {ONE: at(0), TWO: at(0)}, frozenset()
     )
-    session.answered(78)
+    session.record_answer(78)
     assert session.request({ONE: at(0), TWO: at(0)}) == Request((78, 1), {}, frozenset())
 
 
@@ -63,8 +63,8 @@ def test_a_session_that_is_lost() -> None:
     """The broker doesn't know it any more: a new one, without the old one's number."""
     session = FetchSession()
     session.request({ONE: at(0)})
-    session.answered(77)
-    session.lost()
+    session.record_answer(77)
+    session.drop_session()
     assert session.request({ONE: at(0)}) == Request((0, 0), {ONE: at(0)}, frozenset())
 
 
@@ -73,14 +73,14 @@ def test_a_broker_without_sessions() -> None:
     session = FetchSession()
     for _ in range(3):
         assert session.request({ONE: at(0)}) == Request((0, 0), {ONE: at(0)}, frozenset())
-        session.answered(0)
+        session.record_answer(0)
 
 
 def test_epochs_begin_again_at_one() -> None:
     """Behind the last one; 0 would begin a session."""
     session = FetchSession(77, 2**31 - 1, {ONE: at(0)})
     assert session.request({ONE: at(0)}).session == (77, 2**31 - 1)
-    session.answered(77)
+    session.record_answer(77)
     assert session.request({ONE: at(0)}).session == (77, 1)
 
 
@@ -101,17 +101,17 @@ def test_the_broker_knows_what_is_wanted(steps: list[tuple[dict[Key, FetchPartit
         request = session.request(wanted, anew)
         if request.session[1] == 0:
             assert request.session[0] in (0, number)
-            held, number, epoch, told = dict(request.wanted), number + 1, 0, {}
+            held, number, epoch, told = dict(request.partitions), number + 1, 0, {}
         else:
             assert request.session == (number, epoch)
             assert not request.forgotten - held.keys()
-            held = {key: one for key, one in held.items() if key not in request.forgotten} | dict(request.wanted)
+            held = {key: one for key, one in held.items() if key not in request.forgotten} | dict(request.partitions)
         assert held == wanted
         assert all(told.get(key) is None for key in anew & wanted.keys())
         epoch += 1
         if how == "answered":
-            session.answered(number)
+            session.record_answer(number)
         elif how == "without":
-            session.answered(0)
+            session.record_answer(0)
         else:
-            session.lost()
+            session.drop_session()

@@ -9,27 +9,27 @@ from msgspec.structs import replace
 
 from sparkcohort.runtime.kafka import handover as h
 from sparkcohort.runtime.kafka.handover import AskingSide, AskingState, HandoverAnswer, RunningSide, RunningState
-from sparkcohort.runtime.kafka.run_epoch import NOTHING, CommitMetadata
+from sparkcohort.runtime.kafka.run_epoch import NO_RECORD, CommitMetadata
 from tests.simulator.handover import play
 
 RUN = CommitMetadata(7, 7000, "seven")
 TO = h.RunName(7, "seven")
-ASK = h.HandoverRecord(HandoverAnswer.ASKED, "me", TO, "host")
-HEARD = replace(ASK, answer=HandoverAnswer.HEARD)
+ASK = h.HandoverRecord(HandoverAnswer.REQUESTED, "me", TO, "host")
+CONFIRMED = replace(ASK, answer=HandoverAnswer.CONFIRMED)
 PARKED = replace(ASK, answer=HandoverAnswer.PARKED)
-ASK_8 = replace(ASK, to=h.RunName(8, "eight"))
+ASK_8 = replace(ASK, target=h.RunName(8, "eight"))
 OTHER = replace(ASK, request="another")
 FENCED = h.HandoverRecord(HandoverAnswer.FENCED, "six", TO, "old-host")
 
 
-def looked(*records: h.HandoverRecord, newest: CommitMetadata = RUN) -> h.Looked:
+def looked(*records: h.HandoverRecord, newest: CommitMetadata = RUN) -> h.HandoverView:
     """What Kafka has."""
-    return h.Looked(newest, records)
+    return h.HandoverView(newest, records)
 
 
-def asking(state: AskingState = AskingState.ASKED) -> AskingSide:
+def asking(state: AskingState = AskingState.REQUESTED) -> AskingSide:
     """One who asked run 7 at time 0, for a minute at most."""
-    return AskingSide("me", "host", 0, 60_000, state=state, to=None if state is AskingState.LOOKING else TO)
+    return AskingSide("me", "host", 0, 60_000, state=state, target=None if state is AskingState.LOOKING else TO)
 
 
 @pytest.mark.parametrize("answer", HandoverAnswer)
@@ -50,36 +50,38 @@ def test_records_are_read_back(answer: HandoverAnswer) -> None:
 
 
 CASES = [
-    (AskingState.LOOKING, looked(newest=NOTHING), AskingState.ABSENT, None),
-    (AskingState.LOOKING, looked(), AskingState.ASKED, ASK),
-    (AskingState.LOOKING, looked(OTHER), AskingState.ASKED, ASK),
+    (AskingState.LOOKING, looked(newest=NO_RECORD), AskingState.ABSENT, None),
+    (AskingState.LOOKING, looked(), AskingState.REQUESTED, ASK),
+    (AskingState.LOOKING, looked(OTHER), AskingState.REQUESTED, ASK),
     (AskingState.LOOKING, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.CLAIMING, PARKED),
     (AskingState.LOOKING, looked(replace(PARKED, request=h.FREE)), AskingState.GRANTED, None),
     (AskingState.CLAIMING, looked(PARKED), AskingState.CLAIMING, None),
     (AskingState.CLAIMING, looked(), AskingState.CLAIMING, PARKED),
     (AskingState.CLAIMING, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.OVERTAKEN, None),
-    (AskingState.CLAIMING, looked(newest=CommitMetadata(8, 8000, "eight")), AskingState.ASKED, ASK_8),
+    (AskingState.CLAIMING, looked(newest=CommitMetadata(8, 8000, "eight")), AskingState.REQUESTED, ASK_8),
     (
         AskingState.LOOKING,
-        looked(replace(OTHER, answer=HandoverAnswer.PARKED, to=h.RunName(6, "six"))),
-        AskingState.ASKED,
+        looked(replace(OTHER, answer=HandoverAnswer.PARKED, target=h.RunName(6, "six"))),
+        AskingState.REQUESTED,
         ASK,
     ),
-    (AskingState.LOOKING, looked(FENCED), AskingState.ASKED, ASK),
-    (AskingState.ASKED, looked(FENCED), AskingState.ASKED, ASK),
-    (AskingState.ASKED, looked(FENCED, ASK), AskingState.ASKED, None),
-    (AskingState.ASKED, looked(), AskingState.ASKED, ASK),
-    (AskingState.ASKED, looked(ASK), AskingState.ASKED, None),
-    (AskingState.ASKED, looked(HEARD), AskingState.ASKED, None),
-    (AskingState.ASKED, looked(PARKED), AskingState.GRANTED, None),
-    (AskingState.ASKED, looked(OTHER), AskingState.OVERTAKEN, None),
-    (AskingState.ASKED, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.OVERTAKEN, None),
-    (AskingState.ASKED, looked(ASK, newest=CommitMetadata(8, 8000, "eight")), AskingState.ASKED, ASK_8),
+    (AskingState.LOOKING, looked(FENCED), AskingState.REQUESTED, ASK),
+    (AskingState.REQUESTED, looked(FENCED), AskingState.REQUESTED, ASK),
+    (AskingState.REQUESTED, looked(FENCED, ASK), AskingState.REQUESTED, None),
+    (AskingState.REQUESTED, looked(), AskingState.REQUESTED, ASK),
+    (AskingState.REQUESTED, looked(ASK), AskingState.REQUESTED, None),
+    (AskingState.REQUESTED, looked(CONFIRMED), AskingState.REQUESTED, None),
+    (AskingState.REQUESTED, looked(PARKED), AskingState.GRANTED, None),
+    (AskingState.REQUESTED, looked(OTHER), AskingState.OVERTAKEN, None),
+    (AskingState.REQUESTED, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.OVERTAKEN, None),
+    (AskingState.REQUESTED, looked(ASK, newest=CommitMetadata(8, 8000, "eight")), AskingState.REQUESTED, ASK_8),
 ]
 
 
 @pytest.mark.parametrize(("state", "event", "then", "written"), CASES)
-def test_who_asks(state: AskingState, event: h.Looked, then: AskingState, written: h.HandoverRecord | None) -> None:
+def test_who_asks(
+    state: AskingState, event: h.HandoverView, then: AskingState, written: h.HandoverRecord | None
+) -> None:
     """Each look in each state."""
     after, wrote = h.step_asking(asking(state), event, 1)
     assert (after.state, wrote and replace(wrote, text="host")) == (then, written)
@@ -87,7 +89,11 @@ def test_who_asks(state: AskingState, event: h.Looked, then: AskingState, writte
 
 def test_an_end_stays() -> None:
     """Whatever is seen after it."""
-    events: tuple[h.Looked | h.LookFailed, ...] = (h.LookFailed(), looked(ASK), looked(newest=NOTHING))
+    events: tuple[h.HandoverView | h.ViewUnavailable, ...] = (
+        h.ViewUnavailable(),
+        looked(ASK),
+        looked(newest=NO_RECORD),
+    )
     for state, event in itertools.product(h.ENDS, events):
         assert h.step_asking(asking(state), event, 10**6) == (asking(state), None)
 
@@ -95,18 +101,18 @@ def test_an_end_stays() -> None:
 def test_patience() -> None:
     """Without a sign ten seconds; a driver that gives signs has the whole time-out."""
     asked = h.step_asking(asking(AskingState.LOOKING), looked(), 0)[0]
-    assert h.step_asking(asked, looked(ASK), h.SIGN_MS - 1)[0].state is AskingState.ASKED
+    assert h.step_asking(asked, looked(ASK), h.SIGN_MS - 1)[0].state is AskingState.REQUESTED
     assert h.step_asking(asked, looked(ASK), h.SIGN_MS)[0].state is AskingState.SILENT
     for number, at in enumerate(range(1, 50_000, h.SIGN_MS - 1)):  # each sign is a new one, none read twice in time
-        heard = h.step_asking(asked, looked(replace(HEARD, renewal=number)), at)[0]
-        assert heard.state is AskingState.ASKED
-        late = h.step_asking(heard, looked(replace(HEARD, renewal=number)), at + h.SIGN_MS)[0]
+        heard = h.step_asking(asked, looked(replace(CONFIRMED, renewal=number)), at)[0]
+        assert heard.state is AskingState.REQUESTED
+        late = h.step_asking(heard, looked(replace(CONFIRMED, renewal=number)), at + h.SIGN_MS)[0]
         assert late.state is AskingState.SILENT
         asked = heard
-    away = h.step_asking(asked, h.LookFailed(), 59_000)[0]  # Kafka was: the other one could give no sign
-    assert h.step_asking(away, looked(replace(HEARD, renewal=number)), 59_999)[0].state is AskingState.ASKED
-    assert h.step_asking(away, looked(replace(HEARD, renewal=99)), 60_000)[0].state is AskingState.TIMED_OUT
-    assert h.step_asking(asking(AskingState.LOOKING), h.LookFailed(), 60_000)[0].state is AskingState.TIMED_OUT
+    away = h.step_asking(asked, h.ViewUnavailable(), 59_000)[0]  # Kafka was: the other one could give no sign
+    assert h.step_asking(away, looked(replace(CONFIRMED, renewal=number)), 59_999)[0].state is AskingState.REQUESTED
+    assert h.step_asking(away, looked(replace(CONFIRMED, renewal=99)), 60_000)[0].state is AskingState.TIMED_OUT
+    assert h.step_asking(asking(AskingState.LOOKING), h.ViewUnavailable(), 60_000)[0].state is AskingState.TIMED_OUT
 
 
 def test_a_claim_waits_for_a_driver_that_may_live() -> None:
@@ -117,7 +123,7 @@ def test_a_claim_waits_for_a_driver_that_may_live() -> None:
     assert h.step_asking(claiming, looked(PARKED), h.SIGN_MS - 1)[0].state is AskingState.CLAIMING
     assert h.step_asking(claiming, looked(PARKED), h.SIGN_MS)[0].state is AskingState.GRANTED
     assert h.step_asking(claiming, looked(), h.SIGN_MS)[0].state is AskingState.CLAIMING
-    away = h.step_asking(claiming, h.LookFailed(), 20_000)[0]
+    away = h.step_asking(claiming, h.ViewUnavailable(), 20_000)[0]
     assert h.step_asking(away, looked(PARKED), 20_001)[0].state is AskingState.CLAIMING
 
 

@@ -6,7 +6,13 @@ import time
 
 import pytest
 
-from sparkcohort.runtime.kafka.leader_epochs import Compared, ObservedEpochs, Question, compared, questions
+from sparkcohort.runtime.kafka.leader_epochs import (
+    EpochComparison,
+    ObservedEpochs,
+    Question,
+    compare_ends,
+    new_questions,
+)
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -25,25 +31,25 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 )
 def test_only_later_leaders_are_asked(now: dict[TopicPartition, int], asked: dict[TopicPartition, Question]) -> None:
     """A question costs a request: there is none while leaders stay."""
-    assert questions({ZERO: ObservedEpochs(100, 3)}, now) == asked
+    assert new_questions({ZERO: ObservedEpochs(100, 3)}, now) == asked
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
-        ({}, Compared({}, frozenset({ZERO}), frozenset())),
-        ({ZERO: None}, Compared({}, frozenset(), frozenset({ZERO}))),
-        ({ZERO: 99}, Compared({ZERO: 99}, frozenset(), frozenset())),
-        ({ZERO: 0}, Compared({ZERO: 0}, frozenset(), frozenset())),
-        ({ZERO: 100}, Compared({}, frozenset(), frozenset({ZERO}))),
-        ({ZERO: 130}, Compared({}, frozenset(), frozenset({ZERO}))),
-        ({ONE: 7}, Compared({}, frozenset({ZERO}), frozenset())),
+        ({}, EpochComparison({}, frozenset({ZERO}), frozenset())),
+        ({ZERO: None}, EpochComparison({}, frozenset(), frozenset({ZERO}))),
+        ({ZERO: 99}, EpochComparison({ZERO: 99}, frozenset(), frozenset())),
+        ({ZERO: 0}, EpochComparison({ZERO: 0}, frozenset(), frozenset())),
+        ({ZERO: 100}, EpochComparison({}, frozenset(), frozenset({ZERO}))),
+        ({ZERO: 130}, EpochComparison({}, frozenset(), frozenset({ZERO}))),
+        ({ONE: 7}, EpochComparison({}, frozenset({ZERO}), frozenset())),
     ],
     ids=["no answer yet", "nobody can tell", "one is lost", "all are", "none is", "more was written", "another's"],
 )
-def test_answers(ends: dict[TopicPartition, int | None], expected: Compared) -> None:
+def test_answers(ends: dict[TopicPartition, int | None], expected: EpochComparison) -> None:
     """An epoch that ends before the position has been cut there."""
-    assert compared({ZERO: ObservedEpochs(100, 3)}, {ZERO: Question(3, 4)}, ends) == expected
+    assert compare_ends({ZERO: ObservedEpochs(100, 3)}, {ZERO: Question(3, 4)}, ends) == expected
 
 
 def test_many_partitions_are_compared_in_one_go() -> None:
@@ -53,7 +59,7 @@ def test_many_partitions_are_compared_in_one_go() -> None:
         every = [TopicPartition("t", number) for number in range(count)]
         known, now = {tp: ObservedEpochs(100, 3) for tp in every}, dict.fromkeys(every, 4)
         began = time.process_time()
-        assert len(compared(known, questions(known, now), dict.fromkeys(every, 100)).sound) == count
+        assert len(compare_ends(known, new_questions(known, now), dict.fromkeys(every, 100)).sound) == count
         return time.process_time() - began
 
     assert min(took_s(3_000) for _ in range(9)) < 40 * min(took_s(300) for _ in range(9))

@@ -419,9 +419,9 @@ def test_refusals_in_the_middle_of_a_run_are_believed_after_a_minute() -> None:
         refusals = LoginRefusals()
         believed = []
         for at in range(0, 91, every):
-            refusals = refusals.another(100_000 + at * 1000)
+            refusals = refusals.add_refusal(100_000 + at * 1000)
             believed.append(refusals.believed)
         assert believed == [at >= 60 for at in range(0, 91, every)]
         for at, expected in ((250, False), (280, False), (310, True)):
-            refusals = refusals.another(at * 1000)
+            refusals = refusals.add_refusal(at * 1000)
             assert refusals.believed is expected

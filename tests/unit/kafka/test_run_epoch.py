@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.kafka.run_epoch import (
     GENERATION_BLOCK,
     MOST_HOST,
-    NOTHING,
+    NO_RECORD,
     CommitMetadata,
     RunEpoch,
     decode,
@@ -59,7 +59,7 @@ def test_a_record_comes_back_as_it_went(record: CommitMetadata) -> None:
 )
 def test_metadata_of_others_says_nothing(text: str) -> None:
     """Whatever other tools put there is no record, and no error."""
-    assert decode(text) == NOTHING
+    assert decode(text) == NO_RECORD
 
 
 @pytest.mark.parametrize("name", ["id", "pin", "plan", "topic", "host"])
@@ -72,7 +72,7 @@ def test_what_is_read_can_be_written(name: str) -> None:
         assert decode(encode(found)) == found
     for depth in range(900, 1_010):
         deep = "[" * depth + "]" * depth
-        assert decode(f'{{"cohort":1,"run":7,"gen":9,"{name}":{deep}}}') in {CommitMetadata(7, 9), NOTHING}
+        assert decode(f'{{"cohort":1,"run":7,"gen":9,"{name}":{deep}}}') in {CommitMetadata(7, 9), NO_RECORD}
 
 
 def test_a_host_is_a_short_line() -> None:
@@ -130,8 +130,10 @@ def test_only_a_later_run_supersedes() -> None:
     own = reservation.next([encode(CommitMetadata(3, 3000, "z"))])
     assert own.run == 4
     reservation = reservation.confirm(own)
-    assert reservation.superseded([encode(own), encode(CommitMetadata(3, 3000, "z")), "", "{}"]) is None
-    assert reservation.superseded([encode(own), encode(CommitMetadata(5, 5000, "b"))]) == CommitMetadata(5, 5000, "b")
+    assert reservation.find_successor([encode(own), encode(CommitMetadata(3, 3000, "z")), "", "{}"]) is None
+    assert reservation.find_successor([encode(own), encode(CommitMetadata(5, 5000, "b"))]) == CommitMetadata(
+        5, 5000, "b"
+    )
 
 
 def test_before_it_has_a_number_a_run_is_superseded_by_what_it_has_not_seen() -> None:
@@ -139,8 +141,8 @@ def test_before_it_has_a_number_a_run_is_superseded_by_what_it_has_not_seen() ->
     reservation = RunEpoch("a")
     seen = [encode(CommitMetadata(3, 3000, "z"))]
     reservation = reservation.observe(seen)
-    assert reservation.superseded(seen) is None
-    assert reservation.superseded([encode(CommitMetadata(4, 4000, "b"))]) == CommitMetadata(4, 4000, "b")
+    assert reservation.find_successor(seen) is None
+    assert reservation.find_successor([encode(CommitMetadata(4, 4000, "b"))]) == CommitMetadata(4, 4000, "b")
 
 
 def test_equal_numbers_of_two_runs_are_told_apart() -> None:
@@ -148,14 +150,14 @@ def test_equal_numbers_of_two_runs_are_told_apart() -> None:
     reservation = RunEpoch("a")
     reservation = reservation.observe([])
     reservation = reservation.confirm(CommitMetadata(1, 1000, "a"))
-    assert reservation.superseded([encode(CommitMetadata(1, 1000, "b"))]) == CommitMetadata(1, 1000, "b")
+    assert reservation.find_successor([encode(CommitMetadata(1, 1000, "b"))]) == CommitMetadata(1, 1000, "b")
 
 
 def test_the_newest_record_speaks_for_the_group() -> None:
     """Highest run, highest generation, over all partitions."""
     texts = [encode(CommitMetadata(2, 9000, "a")), encode(CommitMetadata(3, 4000, "b")), "something else"]
     assert latest(texts) == CommitMetadata(3, 9000, "b")
-    assert latest([]) == NOTHING
+    assert latest([]) == NO_RECORD
 
 
 def test_pinned_start() -> None:
@@ -173,7 +175,7 @@ def test_a_record_of_its_own_supersedes_nobody() -> None:
     reservation = RunEpoch("a")
     reservation = reservation.observe([])
     record = reservation.next([])
-    assert reservation.superseded([encode(record)]) is None
+    assert reservation.find_successor([encode(record)]) is None
 
 
 ENDS = st.dictionaries(st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 3)), st.integers(0, 3))

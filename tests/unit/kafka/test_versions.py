@@ -70,7 +70,7 @@ def test_up_and_down_and_up_again() -> None:
         run = RunEpoch(f"run-{number}").observe(texts)
         record = run.next(texts)
         run = run.confirm(record)
-        assert run.superseded([*texts, run.metadata()]) is None
+        assert run.find_successor([*texts, run.metadata()]) is None
         texts = [later(run.metadata()) if number % 2 else run.metadata()]
         seen.append((record.run, run.first_generation))
     assert seen == [(number + 1, number * GENERATION_BLOCK) for number in range(6)]
@@ -82,7 +82,7 @@ def test_a_driver_stops_for_a_later_run_of_any_version(which: Any) -> None:
     run = RunEpoch("mine").observe([])
     run = run.confirm(run.next([]))
     other = encode(CommitMetadata(2, 2000, "other", host="elsewhere"))
-    assert run.superseded([run.metadata(), which(other)]) == decode(other)
+    assert run.find_successor([run.metadata(), which(other)]) == decode(other)
 
 
 def test_a_first_batch_planned_by_one_is_replayed_by_the_other() -> None:

@@ -187,4 +187,4 @@ class BrokerLink(Generic[P]):
             self.transport.close()
         self.transport, self.asked = None, None
         self.frames.clear()
-        self.session.lost()
+        self.session.drop_session()

@@ -302,7 +302,7 @@ class FetchClient:
             return
         request = None
         if link.transport is not None:
-            request = link.session.more(
+            request = link.session.request_changes(
                 {key: of.next_fetch(self._partition_bytes) for key, (of, _) in link.moved.items()}
             )
         if request is None:
@@ -430,7 +430,7 @@ class FetchClient:
         self.throttled_s += min(max(answer.throttle_ms / 1000, 0.0), MOST_THROTTLE_S)
         asked = link.answered(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
         if answer.error:
-            link.session.lost()
+            link.session.drop_session()
             self._changed = True
         if answer.error in SESSION_LOST:
             pass  # a full request begins another
@@ -439,7 +439,7 @@ class FetchClient:
             for of, _ in asked.values():
                 of.leader, of.anew = -1, True
         else:
-            link.session.answered(answer.session_id)
+            link.session.record_answer(answer.session_id)
             self._take_in(link, answer, asked, frame, now)
         if not link.moved:
             link.rest(self._wants.max_wait_ms / 1000)

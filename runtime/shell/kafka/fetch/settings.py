@@ -39,7 +39,7 @@ class FetchSettings:
             max_bytes=max_bytes,
             committed=self.committed,
             session=request.session,
-            wanted=by_topic(request.wanted),
+            partitions=by_topic(request.partitions),
             forgotten=by_topic(dict.fromkeys(sorted(request.forgotten))),
             rack=self.rack,
             version=version,
