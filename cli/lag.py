@@ -16,7 +16,7 @@ from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.kafka.fetch.first_records import Found, read_first_records
+from sparkcohort.runtime.shell.kafka.fetch.first_records import FirstRecords, read_first_records
 
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")
@@ -123,7 +123,7 @@ def _of_kafka(group_id: str, servers: str | None, config: str | None) -> Callabl
         ends, ages = group.end_offsets(committed), RecordAges()
         lagging = {tp: offset for tp, offset in committed.items() if ends[tp] > offset}
 
-        def add_ages(first_records: Found) -> None:
+        def add_ages(first_records: FirstRecords) -> None:
             for tp, record in first_records:
                 ages.add(tp, record)
 

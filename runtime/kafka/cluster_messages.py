@@ -1,7 +1,7 @@
 """What is asked of a cluster besides records, as bytes: one class for each request of Kafka's, in one flexible version.
 
 Layouts: Kafka's ``ListOffsetsRequest.json`` and the like, and their responses; see ``fetch_messages`` for how they are written.
-Each question knows its bytes and reads its own answer, so that who sends it needs to know neither.
+Each question knows its bytes and reads its own answer, so that the client that sends it needs to know neither.
 """
 
 from __future__ import annotations

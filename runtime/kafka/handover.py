@@ -7,7 +7,7 @@ They may have different code and checkpoints, and run on different hosts: all th
   joins fences the running one in the middle of its batch.  So both write one record, as the metadata of an offset of the
   group ``GROUP.handover``, which never has a member.  The asking driver writes ``asked``; the running one writes ``heard``
   from a thread of its own, again every three seconds, then ``parked``.
-* **To whom.**  A record names the run that it is for (``run_epoch``), so that what is left of an earlier hand-over stops
+* **Which run.**  A record names the run that it is for (``run_epoch``), so that what is left of an earlier hand-over stops
   no other run.  Where a later run has come meanwhile, that one is asked.
 * **When a request counts.**  ``heard`` goes to Kafka first: a request stops nothing before.  A driver that may read requests
   and not answer them is never stopped by one.

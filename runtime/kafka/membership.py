@@ -203,7 +203,7 @@ def _client_failed(context: MembershipContext, _event: s.ClientFailed) -> None:
 
 
 def _assigned(context: MembershipContext, event: s.AssignmentReceived) -> None:
-    context.lose()  # an assignment is another membership: it is verified anew, also where nothing was revoked before it
+    context.lose()  # an assignment is another membership: it is verified again, also where nothing was revoked before it
     now_ms = context.now_ms
     context.change(assigned=event.partitions, heard_ms=now_ms, next_watch_ms=now_ms, next_look_ms=now_ms)
 

@@ -1,7 +1,7 @@
 """What a client says to log in: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677), OAUTHBEARER (RFC 7628), without any input or output.
 
 An exchange is a generator of our messages that is sent the server's.  It raises ``LoginRefused`` when the server is not
-the one that knows the password (``Unproven``); who we are, it is told once, and no error ever quotes it.
+the one that knows the password (``Unproven``); it is told our user and password once, and no error quotes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LoginRefused(Exception):
 
 
 class Unproven(LoginRefused):
-    """It is we who refuse: the server did not prove that it knows the password, or wants ours cheap to guess."""
+    """We refuse: the server did not prove that it knows the password, or asks for too few iterations, as a thief of it would."""
 
 
 def new_exchange(mechanism: str, username: str, password: str) -> Exchange:

@@ -39,7 +39,7 @@ from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, pati
 from sparkcohort.runtime.shell.agent.member_reports import MemberReports
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
-from sparkcohort.runtime.shell.kafka.fetch.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
 from sparkcohort.runtime.shell.rpc.blocking_calls import BlockingCalls
 from sparkcohort.runtime.shell.rpc.clock import now_ms
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
@@ -262,7 +262,7 @@ class QueryMember:
         barred = dict(self._barred)
 
         def attempt() -> None:
-            found = reached(self._config.kafka, barred, TRY_MS / 2000)
+            found = probe_leaders(self._config.kafka, barred, TRY_MS / 2000)
             self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(found))))
 
         self._calls.put(attempt)

@@ -39,7 +39,7 @@ from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.driver.run_status import RunStatus
 from sparkcohort.runtime.shell.kafka import epoch_ends
-from sparkcohort.runtime.shell.kafka.fetch.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay
 from sparkcohort.runtime.shell.options.parse import SourceOptions
@@ -198,7 +198,7 @@ class Session:
         self._ending.add(Order.INSIDE, self._described.close)
         self._described.start()
         self._abilities = ReachabilityWatch(
-            partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
+            partial(probe_leaders, options.kafka), self._coordinator.members, self._coordinator.trigger
         )
         self._coordinator.barred = self._abilities.barred
         self._coordinator.start()

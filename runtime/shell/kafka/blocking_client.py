@@ -1,4 +1,4 @@
-"""What those ask the cluster who wait for the answer: readers, agents, the command line."""
+"""Questions to the cluster with their answers, for callers that may block: readers, agents, the command line."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class BlockingClient:
 
     def uncommitted_ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """The end of each partition's log, open transactions included.  Raises KafkaException where one has none."""
-        wanted = list(partitions)
+        partitions = list(partitions)
         ends: dict[TopicPartition, int] = {}
         try:
-            metadata = self._client.metadata(MetadataQuestion({tp.topic for tp in wanted}), timeout_s)
-            for tp in wanted:
+            metadata = self._client.metadata(MetadataQuestion({tp.topic for tp in partitions}), timeout_s)
+            for tp in partitions:
                 topic = metadata.topics.get(tp.topic)
                 leader = topic.leaders.get(tp.partition) if topic is not None else None
                 if leader is None:

@@ -32,15 +32,15 @@ class Calm(logging.Filter):
         """Whether the line goes on."""
         if record.levelno > logging.WARNING:
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-        said = record.getMessage()
-        record.msg, record.args = printable(said), ()
+        message = record.getMessage()
+        record.msg, record.args = printable(message), ()
         # Our own lines about the group are all of interest; those of a client say which thread, or are marked.
-        told = said if getattr(record, "repeats", False) else said.partition("[thrd:")[2]
-        shape = re.sub(r"\d+", "0", told)[:500]
+        text = message if getattr(record, "repeats", False) else message.partition("[thrd:")[2]
+        shape = re.sub(r"\d+", "0", text)[:500]
         now = time.monotonic()
         if shape and now - self._last.get(shape, -REPEAT_S) < REPEAT_S:
             return False
-        self._last = {key: at for key, at in self._last.items() if now - at < REPEAT_S}
+        self._last = {key: logged_at for key, logged_at in self._last.items() if now - logged_at < REPEAT_S}
         if shape and len(self._last) < MOST_SHAPES:
             self._last[shape] = now
         return True

@@ -73,7 +73,7 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         raise as_refusal(error) from None
     except ValueError as error:  # of a trust store
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
-    except KafkaException as error:  # which may quote a setting: redacted here, whoever tells it
+    except KafkaException as error:  # which may quote a setting: redacted here, for every caller
         text = redact_text(str(inner.str() if (inner := error_of(error)) is not None else error), conf)
         raise KafkaException(KafkaError(code_of(error), text)) from None
 
@@ -82,7 +82,7 @@ def connect(client: Consumer, topic: str | None) -> None:
     """Have a new client connect to a broker now: the leader of this topic's first partition; errors come with the first request.
 
     librdkafka (2.16) leaves the bootstrap connection as soon as it knows the brokers, and lets half of reconnect.backoff.ms
-    pass before it connects to *any* of them: whoever asks for metadata or for the group coordinator waits half a second.
+    pass before it connects to *any* of them: a request for metadata or for the group coordinator waits half a second.
     What is asked of one broker connects at once.
     """
     if topic is None:
@@ -108,7 +108,7 @@ def text_of(error: KafkaException | KafkaError | TimeoutError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     inner = error_of(error) if isinstance(error, KafkaException) else error
-    # Not cut here: whoever takes secrets out of it has to find them whole.
+    # Not cut here: redaction has to find secrets whole.
     return printable(f"{inner.name()}: {inner.str()}" if inner is not None else str(error), 1 << 20)
 
 

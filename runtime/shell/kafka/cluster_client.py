@@ -1,7 +1,7 @@
 """The one client that asks a cluster: metadata, offsets, epochs, groups; many questions in flight, each with its own deadline.
 
 Any thread asks and gets a future.  One thread, begun with the first question, owns the connections: one for each broker that
-was asked, kept.  It never blocks; connecting does, in threads that end with it.  What fails is told to those alone who asked
+was asked, kept.  It never blocks; connecting does, in threads that end with it.  A failure goes only to the callers of the question
 this broker.  A question to any broker goes to the next one where there is no answer.
 
 An answer without brokers, as of one that has just come back, is none: what was known before stays.  Where only librdkafka can
@@ -92,7 +92,7 @@ class ClusterClient:
             "cohort-cluster", self._wait, self._work, give_up, amend=self._start_over, ended=self._end
         )
 
-    # --- for everybody ---------------------------------------------------------------------------------
+    # --- for any thread ---------------------------------------------------------------------------------
 
     def ask(self, question: BrokerQuestion[T], node: Node | int | None, timeout_s: float) -> Future[T]:
         """The answer of this broker (None: of any), or a TransportError: within the time, at once where it refuses."""
@@ -119,8 +119,8 @@ class ClusterClient:
             if coordinator.error:
                 described.answer(GroupDescription(coordinator.error, "", ()))
                 return
-            asked = self.ask(GroupQuestion(group), coordinator.node, deadline - time.monotonic())
-            asked.add_done_callback(lambda answer: _pass_on(answer, described))
+            future = self.ask(GroupQuestion(group), coordinator.node, deadline - time.monotonic())
+            future.add_done_callback(lambda answer: _pass_on(answer, described))
 
         self.ask(CoordinatorQuestion(group), None, timeout_s).add_done_callback(ask_coordinator)
         return described.future
@@ -180,7 +180,7 @@ class ClusterClient:
         self._due = min(due, self._expire())
 
     def _expire(self) -> float:
-        """Fail what is too late, ask others where nobody answers; when to look again."""
+        """Fail questions that are too late, ask another broker where one is silent; returns when to look again."""
         now = time.monotonic()
         for request in [each for each in self._requests if each.future.done() or now >= each.deadline]:
             request.fail(max(request.errors, key=weightiest, default=_no_answer(request)))
@@ -191,16 +191,16 @@ class ClusterClient:
         for request in self._requests:
             due = min(due, request.deadline, request.next_try if request.node is None else due)
         for link in self._links.values():
-            if link.sent:
+            if link.in_flight:
                 due = min(due, link.heard_at + SILENT_S)
-            if link.waiting and link.transport is None:  # lost a moment ago, or connecting for too long
+            if link.queue and link.transport is None:  # lost a moment ago, or connecting for too long
                 due = min(due, link.connecting_until)
         return due
 
     # --- questions ---------------------------------------------------------------------------------------
 
     def _dispatch(self, request: BrokerRequest) -> None:
-        """Hand a question to whom it is for."""
+        """Hand a question to the link of its broker, or of the best one where any may answer."""
         now = time.monotonic()
         try:
             self._prepare()
@@ -221,18 +221,18 @@ class ClusterClient:
                 self._hand_over(request, self._link(node))
             return
         request.next_try, request.try_s = now + request.try_s, 2 * request.try_s
-        candidates = [node for node in {*self._nodes.values(), *self._bootstrap} if node not in request.tried]
+        candidates = [node for node in {*self._nodes.values(), *self._bootstrap} if node not in request.asked_nodes]
         refused = sum(isinstance(error, ConnectionRefused) for error in request.errors)
         if not candidates or refused >= MOST_REFUSALS:
             if not request.open:
                 request.fail(max(request.errors, key=weightiest, default=TransportError("there is no broker to ask")))
             return
-        link = min((self._link(node) for node in candidates), key=lambda each: self._rank(each, now))
-        request.tried.append(link.node)
+        link = min((self._link(node) for node in candidates), key=lambda link: self._rank(link, now))
+        request.asked_nodes.append(link.node)
         self._hand_over(request, link)
 
     def _rank(self, link: QuestionLink, now: float) -> tuple[bool, bool, bool, float]:
-        """Whom to ask first: who is well and connected, then who is known; at random, so that not all ask the same."""
+        """A broker's place in the order of asking: connected, then known, then others; at random among equals."""
         left_alone = now < link.not_before or link.is_silent
         return left_alone, link.transport is None, link.node not in self._nodes.values(), random.random()  # noqa: S311
 
@@ -250,7 +250,7 @@ class ClusterClient:
         if time.monotonic() < link.not_before and link.error is not None:
             self._refuse(request, link.error)
             return
-        link.waiting.append(request)
+        link.queue.append(request)
         self._serve(link)
 
     def _refuse(self, request: BrokerRequest, error: TransportError) -> None:
@@ -262,11 +262,11 @@ class ClusterClient:
         elif not request.future.done():
             request.next_try = 0.0  # with the next look at deadlines, so that no two refusals call each other
 
-    def _fall_back(self, why: TransportError) -> None:
+    def _fall_back(self, reason: TransportError) -> None:
         """Ask by librdkafka from now on."""
         if self._fallback is not None:
             return
-        log.info("the cluster is asked by librdkafka: %s", why)
+        log.info("the cluster is asked by librdkafka: %s", reason)
         self._fallback = LibrdkafkaQuestions(self._conf)
         self._drop_links()
         for request in list(self._requests):
@@ -275,7 +275,7 @@ class ClusterClient:
 
     def _ask_fallback(self, request: BrokerRequest) -> None:
         fallback = self._fallback
-        assert fallback is not None  # noqa: S101  by whom it is called
+        assert fallback is not None  # noqa: S101  set by both callers
         request.next_try = float("inf")
         left_s = max(request.deadline - time.monotonic(), 0.01)
 
@@ -292,13 +292,13 @@ class ClusterClient:
     def _serve(self, link: QuestionLink) -> None:
         """Connect where something waits, send it, and take what has come."""
         now = time.monotonic()
-        link.waiting = [each for each in link.waiting if not each.future.done()]
+        link.queue = [each for each in link.queue if not each.future.done()]
         try:
             if link.transport is not None:
                 self._receive(link, now)
-                if not link.sent and now >= link.renew_at:
+                if not link.in_flight and now >= link.renew_at:
                     self._disconnect(link)
-            if link.waiting and link.transport is None and now >= link.connecting_until:
+            if link.queue and link.transport is None and now >= link.connecting_until:
                 self._connect(link, now)
             if link.transport is not None:
                 self._send(link, link.transport, now)
@@ -333,21 +333,21 @@ class ClusterClient:
             self._serve(link)
 
     def _send(self, link: QuestionLink, transport: Transport, now: float) -> None:
-        for request in link.waiting:
+        for request in link.queue:
             question = request.question
             least, most = transport.versions.get(question.api, (0, -1))
             if not least <= question.version <= most:
-                where = joined(*link.node)
+                address = joined(*link.node)
                 self._refuse(
-                    request, UnsupportedBroker(f"{where} doesn't speak version {question.version} of {question.name}")
+                    request, UnsupportedBroker(f"{address} doesn't speak version {question.version} of {question.name}")
                 )
                 continue
-            link.heard_at = link.heard_at if link.sent else now
+            link.heard_at = link.heard_at if link.in_flight else now
             self._last_id = (self._last_id + 1) & 0x7FFFFFFF
-            link.sent[self._last_id] = request
+            link.in_flight[self._last_id] = request
             client_id = self._settings.client_id if self._settings else ""
             transport.send(framed(question.api, question.version, self._last_id, client_id, question.body()))
-        link.waiting = []
+        link.queue = []
         link.unsent = not transport.flush()
 
     def _receive(self, link: QuestionLink, now: float) -> None:
@@ -358,10 +358,10 @@ class ClusterClient:
                 link.data += self._chunk[:size]
                 self._take_frames(link)
         except TransportError:
-            if link.sent or link.waiting:
+            if link.in_flight or link.queue:
                 raise
             self._disconnect(link)  # idle for long: with the next question there is another one
-        if link.sent and now >= link.heard_at + SILENT_S:
+        if link.in_flight and now >= link.heard_at + SILENT_S:
             link.has_answered = False
             raise TransportError(f"{joined(*link.node)} does not answer")
 
@@ -379,42 +379,42 @@ class ClusterClient:
 
     def _take_answer(self, link: QuestionLink, frame: bytes) -> None:
         (correlation_id,) = _LENGTH.unpack_from(frame)
-        request = link.sent.pop(correlation_id, None)
+        request = link.in_flight.pop(correlation_id, None)
         if request is None:
-            raise TransportError(f"{joined(*link.node)} sent an answer that nobody asked for")
+            raise TransportError(f"{joined(*link.node)} sent an answer to no request")
         try:
             result = request.question.read(frame, correlation_id)
         except MalformedResponse as error:
-            what = f"the answer of {joined(*link.node)} to {request.question.name} can't be read: {error}"
-            self._refuse(request, TransportError(what))
-            raise TransportError(what) from None
+            text = f"the answer of {joined(*link.node)} to {request.question.name} can't be read: {error}"
+            self._refuse(request, TransportError(text))
+            raise TransportError(text) from None
         link.has_answered, link.failures, link.error = True, 0, None
         if isinstance(result, Metadata):
             if not result.nodes:  # of a broker that has just come back and isn't let in yet
-                why = "; ".join(result.unusable) or "it knows of no broker"
-                self._refuse(request, TransportError(f"{joined(*link.node)} was asked for the cluster: {why}"))
+                reason = "; ".join(result.unusable) or "it knows of no broker"
+                self._refuse(request, TransportError(f"{joined(*link.node)} was asked for the cluster: {reason}"))
                 return
             self._nodes = result.nodes
         request.answer(result)
 
     def _lose(self, link: QuestionLink, error: TransportError) -> None:
         """A broker that had answered on this connection may have closed it at a restart: once more by another."""
-        requests = [*link.sent.values(), *link.waiting]
+        requests = [*link.in_flight.values(), *link.queue]
         once_more = link.transport is not None and link.has_answered
         self._disconnect(link)
         if once_more:
-            link.waiting = requests
+            link.queue = requests
             return
         link.failures, link.error = link.failures + 1, error
         link.not_before = time.monotonic() + backoff(link.failures, error)
-        link.waiting = []
+        link.queue = []
         for request in requests:
             self._refuse(request, error)
 
     def _disconnect(self, link: QuestionLink) -> None:
         if link.transport is not None:
             link.transport.close()
-        link.transport, link.sent, link.unsent, link.has_answered = None, {}, False, False
+        link.transport, link.in_flight, link.unsent, link.has_answered = None, {}, False, False
         link.data = bytearray()
 
     def _drop_links(self) -> None:
@@ -423,7 +423,7 @@ class ClusterClient:
             self._disconnect(link)
 
     def _start_over(self) -> None:
-        """After an error that nobody thought of: no connection is to be trusted, and what is open fails."""
+        """After an unexpected error: drop every connection, and fail all open questions."""
         self._drop_links()
         self._fail_all(TransportError("the client has failed, and is tried again"))
 

@@ -1,7 +1,7 @@
 """Asking leaders where the epochs before theirs end in their logs (KIP-320), on the thread of the one client.
 
-librdkafka asks that only for what it fetches itself.  Nobody waits here, and a question stays open for ``PATIENCE_S`` at most.
-Where no answer can be had (a broker before Kafka 3.1, a login that only librdkafka can do) that is told once.
+librdkafka asks that only for what it fetches itself.  No call waits here, and a question stays open for ``PATIENCE_S`` at most.
+Where no broker can answer (before Kafka 3.1, or with a login that only librdkafka can do) that is logged once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("sparkcohort.epoch_ends")
 PATIENCE_S = 5.0
 GAP_S = 0.1
 NOT_NOW: Final = frozenset({3, 5, 6, 7, 9, 56, 74, 75})
-"""Kafka's errors of brokers that don't lead the partition, or don't know yet who does; the others stay as they are."""
+"""Kafka's errors of brokers that don't lead the partition, or don't know its leader yet: asked again.  Others are final."""
 
 Ends = dict[TopicPartition, int | None]
 
@@ -41,37 +41,37 @@ class EpochEndLookup:
         self._open: dict[TopicPartition, tuple[Question, float]] = {}  # since when
         self._answers: dict[TopicPartition, tuple[Question, int | None]] = {}
         self._trouble = "no answer"
-        self._told = False
+        self._logged = False
         self._due = 0.0  # when what is open is asked again
 
     def look_up(self, questions: Mapping[TopicPartition, Question]) -> Ends:
-        """What is known of these; None where nobody can tell.  What is left out is asked for, all others are forgotten."""
+        """The ends that are known; None where no leader can tell.  Asks for the missing ones, and forgets all other questions."""
         now = time.monotonic()
         with self._lock:
-            self._answers = {tp: known for tp, known in self._answers.items() if questions.get(tp) == known[0]}
-            self._open = {tp: known for tp, known in self._open.items() if questions.get(tp) == known[0]}
-            late = {tp for tp, (_, since) in self._open.items() if now > since + PATIENCE_S}
+            self._answers = {tp: entry for tp, entry in self._answers.items() if questions.get(tp) == entry[0]}
+            self._open = {tp: entry for tp, entry in self._open.items() if questions.get(tp) == entry[0]}
+            late = {tp for tp, (_, opened_at) in self._open.items() if now > opened_at + PATIENCE_S}
             if late:
                 log.warning("%s: not known whether records were lost with a leader: %s", names_of(late), self._trouble)
             self._answers |= {tp: (questions[tp], None) for tp in late}
             new = questions.keys() - self._open.keys()
             self._open |= {tp: (questions[tp], now) for tp in new}
-            self._open = {tp: known for tp, known in self._open.items() if tp not in self._answers}
-            wanted = {tp: question for tp, (question, _) in self._open.items()}
+            self._open = {tp: entry for tp, entry in self._open.items() if tp not in self._answers}
+            pending = {tp: question for tp, (question, _) in self._open.items()}
             ends = {tp: end for tp, (_, end) in self._answers.items()}
-            begins = bool(wanted) and (now >= self._due or bool(wanted.keys() & new))
+            begins = bool(pending) and (now >= self._due or bool(pending.keys() & new))
             if begins:
                 self._due = now + PATIENCE_S  # sooner, once what was asked is answered
         if begins:
-            look = self._client.ask(MetadataQuestion({tp.topic for tp in wanted}), None, PATIENCE_S)
-            look.add_done_callback(partial(self._ask_leaders, wanted))
+            look = self._client.ask(MetadataQuestion({tp.topic for tp in pending}), None, PATIENCE_S)
+            look.add_done_callback(partial(self._ask_leaders, pending))
         return ends
 
     # --- the client's thread -----------------------------------------------------------------------------
 
-    def _ask_leaders(self, wanted: Mapping[TopicPartition, Question], look: Future[Metadata]) -> None:
+    def _ask_leaders(self, questions: Mapping[TopicPartition, Question], look: Future[Metadata]) -> None:
         try:
-            shares = _by_leader(look.result(), wanted)
+            shares = _by_leader(look.result(), questions)
         except TransportError as error:
             self._note(error)
             return
@@ -80,19 +80,19 @@ class EpochEndLookup:
         for node, share in shares.items():
             partitions = [TopicPartition(topic, number) for topic, each in share.items() for number in each]
             answer = self._client.ask(EpochEndsQuestion(share), node, PATIENCE_S)
-            answer.add_done_callback(partial(self._take_answer, wanted, partitions))
+            answer.add_done_callback(partial(self._take_answer, questions, partitions))
 
     def _take_answer(
         self,
-        wanted: Mapping[TopicPartition, Question],
+        questions: Mapping[TopicPartition, Question],
         partitions: list[TopicPartition],
         answer: Future[dict[TopicPartition, EpochEnd]],
     ) -> None:
         try:
-            self._take(answer.result(), wanted)
+            self._take(answer.result(), questions)
         except UnsupportedBroker as error:
             self._tell_once(str(error))
-            self._take(dict.fromkeys(partitions), wanted)
+            self._take(dict.fromkeys(partitions), questions)
         except TransportError as error:
             self._note(error)
 
@@ -100,35 +100,35 @@ class EpochEndLookup:
         with self._lock:
             self._trouble, self._due = str(error), time.monotonic() + GAP_S
 
-    def _tell_once(self, why: str) -> None:
-        if not self._told:
-            self._told = True
-            log.info("after an unclean election a log that is longer again passes for the old one: %s", why)
+    def _tell_once(self, reason: str) -> None:
+        if not self._logged:
+            self._logged = True
+            log.info("after an unclean election a log that is longer again passes for the old one: %s", reason)
 
     def _take(
-        self, answers: Mapping[TopicPartition, EpochEnd | None], wanted: Mapping[TopicPartition, Question]
+        self, answers: Mapping[TopicPartition, EpochEnd | None], questions: Mapping[TopicPartition, Question]
     ) -> None:
         ends: Ends = {}
         for tp, end in answers.items():
-            if tp not in wanted or (end is not None and end.error in NOT_NOW):
+            if tp not in questions or (end is not None and end.error in NOT_NOW):
                 continue
-            known = end is not None and not end.error and 0 <= end.epoch <= wanted[tp].epoch and end.end >= 0
-            ends[tp] = end.end if known and end is not None else None
-            if end is not None and not known:
+            valid = end is not None and not end.error and 0 <= end.epoch <= questions[tp].epoch and end.end >= 0
+            ends[tp] = end.end if valid and end is not None else None
+            if end is not None and not valid:
                 reason = f"Kafka's error {end.error}" if end.error else "no such epoch there"
                 log.info("%s: not known whether records were lost with a leader: %s", names_of([tp]), reason)
         with self._lock:
             self._due = time.monotonic() + GAP_S
-            self._answers |= {tp: (wanted[tp], end) for tp, end in ends.items()}
-            self._open = {tp: known for tp, known in self._open.items() if tp not in ends or known[0] != wanted[tp]}
+            self._answers |= {tp: (questions[tp], end) for tp, end in ends.items()}
+            self._open = {tp: entry for tp, entry in self._open.items() if tp not in ends or entry[0] != questions[tp]}
 
 
 def _by_leader(
-    metadata: Metadata, wanted: Mapping[TopicPartition, Question]
+    metadata: Metadata, questions: Mapping[TopicPartition, Question]
 ) -> dict[int, dict[str, dict[int, tuple[int, int]]]]:
-    """Whom to ask for what; the rest is not led, or the broker that was asked is behind with the metadata."""
+    """The questions for each leader, without partitions that have none, or whose leader in these metadata is an old one."""
     shares: dict[int, dict[str, dict[int, tuple[int, int]]]] = {}
-    for tp, question in wanted.items():
+    for tp, question in questions.items():
         topic = metadata.topics.get(tp.topic)
         leader = topic.leaders.get(tp.partition) if topic is not None else None
         # librdkafka tells no epoch, and has no such question: it says so.

@@ -31,17 +31,17 @@ def group_denied(group: str) -> CohortError:
 def topic_denied(topics: Iterable[str]) -> CohortError:
     """No permission on topics."""
     names = sorted({printable(topic) for topic in topics})
-    said, named = ", ".join(names[:MOST_NAMED]), " ".join(f"--topic {name}" for name in names[:MOST_NAMED])
+    text, flags = ", ".join(names[:MOST_NAMED]), " ".join(f"--topic {name}" for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return CohortError(
-        f"no permission on topic {said}{more}: allow this user READ and DESCRIBE on Topic:{said}{more} "
-        f"(kafka-acls --add --operation Read --operation Describe {named})",
+        f"no permission on topic {text}{more}: allow this user READ and DESCRIBE on Topic:{text}{more} "
+        f"(kafka-acls --add --operation Read --operation Describe {flags})",
         "TOPIC_AUTHORIZATION_FAILED",
     )
 
 
 def unauthenticated(conf: Mapping[str, str], text: str) -> CohortError:
-    """The brokers do not believe who we are, or we them; or nobody makes a token for us."""
+    """The login failed: refused by the brokers, or by us, or without a token."""
     failure = failure_of(conf)
     if failure is not None:
         return CohortError(f"no login to {conf.get('bootstrap.servers', '')}: {failure}", failure.error)
@@ -56,18 +56,18 @@ def unauthenticated(conf: Mapping[str, str], text: str) -> CohortError:
 
 def unreached(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
     """No broker answered in time."""
-    why = f"; last: {redact_text(text, conf)}" if text else ""
+    reason = f"; last: {redact_text(text, conf)}" if text else ""
     return CohortError(
         f"no broker of kafka.bootstrap.servers={conf.get('bootstrap.servers', '')} answered within {limit_ms} ms "
-        f"(kafka.default.api.timeout.ms){why}; check the address, the network and kafka.security.protocol"
+        f"(kafka.default.api.timeout.ms){reason}; check the address, the network and kafka.security.protocol"
     )
 
 
-def not_joined(options: SourceOptions, waited_s: float, others: list[str]) -> CohortError:
+def not_joined(options: SourceOptions, waited_s: float, members: list[str]) -> CohortError:
     """The group coordinator did not let us in, and did not say why."""
-    also = f"; also in it: {', '.join(others)}" if others else "; is its coordinator up?"
+    hint = f"; also in it: {', '.join(members)}" if members else "; is its coordinator up?"
     return CohortError(
-        f"group {options.group_id} could not be joined within {waited_s:g} s (kafka.default.api.timeout.ms){also}"
+        f"group {options.group_id} could not be joined within {waited_s:g} s (kafka.default.api.timeout.ms){hint}"
     )
 
 
@@ -76,7 +76,7 @@ def permanent(
 ) -> CohortError | None:
     """The errors of a membership that waiting does not cure.
 
-    ``members`` names who else is in the group; ``topics`` are those that the error is about, as far as it is known.
+    ``members`` names the other members of the group; ``topics`` are those that the error is about, as far as it is known.
     """
     code, group = error.code(), options.group_id
     if code in AUTHENTICATION:

@@ -29,8 +29,8 @@ class GroupOffsets:
     def __init__(self, conf: Mapping[str, str], group_id: str) -> None:
         """``conf`` is librdkafka's.  Nothing is asked yet.  Raises CohortError: no client can be made."""
         self._conf, self._group_id = conf, group_id
-        self._heard: list[KafkaError] = []
-        self._consumer = clients.new_consumer(conf, self._heard.append, **{"group.id": group_id})
+        self._errors: list[KafkaError] = []
+        self._consumer = clients.new_consumer(conf, self._errors.append, **{"group.id": group_id})
         self._tries = 0
 
     def close(self) -> None:
@@ -47,11 +47,11 @@ class GroupOffsets:
         if not partitions:
             return {}
         deadline, self._tries = time.monotonic() + timeout_s, 0
-        asked = [Position(*tp) for tp in sorted(partitions)]
+        positions = [Position(*tp) for tp in sorted(partitions)]
         while True:
             left_s = deadline - time.monotonic()
             try:
-                answers = self._consumer.committed(asked, timeout=max(0.001, min(TRY_S, left_s)))
+                answers = self._consumer.committed(positions, timeout=max(0.001, min(TRY_S, left_s)))
             except KafkaException as error:
                 self._refuse()
                 if clients.code_of(error) != KafkaError._TIMED_OUT or left_s <= TRY_S:
@@ -60,20 +60,20 @@ class GroupOffsets:
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
-            found = {TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "") for each in answers}
-            return {tp: at for tp, at in found.items() if at[0] >= 0}
+            pairs = {TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "") for each in answers}
+            return {tp: pair for tp, pair in pairs.items() if pair[0] >= 0}
 
     def partitions(self, timeout_s: float) -> list[TopicPartition]:
         """Those of all topics that may be described.  Raises KafkaException."""
         topics = self._consumer.list_topics(timeout=timeout_s).topics
-        there = {topic: about.partitions for topic, about in topics.items() if about.error is None}
-        return [TopicPartition(topic, number) for topic, numbers in there.items() for number in numbers]
+        readable = {name: topic.partitions for name, topic in topics.items() if topic.error is None}
+        return [TopicPartition(name, number) for name, numbers in readable.items() for number in numbers]
 
     def _refuse(self) -> None:
         """Raises KafkaException where it is no use to go on."""
         self._consumer.poll(0)
-        refused = [each for each in self._heard if each.code() in _FINAL]
-        self._heard.clear()
+        refused = [each for each in self._errors if each.code() in _FINAL]
+        self._errors.clear()
         if refused:
             raise KafkaException(refused[0])
         try:
@@ -86,9 +86,9 @@ class GroupOffsets:
 
     def _describe(self) -> None:
         admin = clients.new_admin(self._conf)
-        asked = group_requests.describe_groups(admin, [self._group_id])
+        futures = group_requests.describe_groups(admin, [self._group_id])
         try:
-            asked[self._group_id].result(DESCRIBE_S)
+            futures[self._group_id].result(DESCRIBE_S)
         except KafkaException as error:
             if clients.code_of(error) in _FINAL:
                 raise

@@ -1,7 +1,7 @@
 """What an administrator asks the coordinator of a group.
 
 A request that runs out while the coordinator is down ends the process when the coordinator is back, by an assertion
-(``rd_kafka_admin_coord_request`` of librdkafka 2.16 counts its ``eonce`` down twice).  So none runs out: whoever asks waits for
+(``rd_kafka_admin_coord_request`` of librdkafka 2.16 counts its ``eonce`` down twice).  So none runs out: the caller waits for
 the future as long as suits, and lets go of the client when that is over, which ends the request, too.
 """
 
@@ -23,10 +23,10 @@ def describe_groups(
     admin: AdminClient, groups: Sequence[str], *, operations: bool = False
 ) -> dict[str, Future[ConsumerGroupDescription]]:
     """State and members of each group, by its name; with ``operations`` also what may be done with it.  Raises KafkaException."""
-    found: dict[str, Future[ConsumerGroupDescription]] = admin.describe_consumer_groups(
+    futures: dict[str, Future[ConsumerGroupDescription]] = admin.describe_consumer_groups(
         list(groups), include_authorized_operations=operations, request_timeout=NEVER_S
     )
-    return found
+    return futures
 
 
 def commit_offsets(

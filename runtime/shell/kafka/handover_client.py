@@ -62,7 +62,7 @@ class HandoverClient:
         self._groups: dict[str, GroupOffsets] = {}
         self._files = ChangedFiles(conf)
         self._place: TopicPartition | None = None
-        self._found: dict[TopicPartition, HandoverRecord] = {}
+        self._records: dict[TopicPartition, HandoverRecord] = {}
 
     def close(self) -> None:
         """Let go of the clients."""
@@ -76,32 +76,32 @@ class HandoverClient:
 
     def records(self) -> tuple[HandoverRecord, ...]:
         """What was written last, where it was written.  Raises HandoverDenied, HandoverDelayed, NoToken."""
-        found = {
+        records = {
             tp: record
             for tp, (_, text) in self._offsets(self.group_id + SUFFIX).items()
             if (record := machine.decode_handover(text)) is not None
         }
-        self._found = found
-        if found:
-            self._place = max(found, key=lambda tp: (found[tp].target.run, tp))
+        self._records = records
+        if records:
+            self._place = max(records, key=lambda tp: (records[tp].target.run, tp))
         elif self._places is not None:
             self._place = min(self._places(), default=None)
-        return tuple(found.values())
+        return tuple(records.values())
 
     def look(self) -> HandoverView:
-        """All that the one who asks goes by.  Raises HandoverDenied, HandoverDelayed, NoToken."""
+        """The newest run and all records of hand-overs.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         committed = self.committed()
         newest = latest(text for _, text in committed.values())
         records = self.records()
-        ours = [tp for tp, (_, text) in committed.items() if (found := decode(text)).run == newest.run and found.run]
-        self._place = min(ours, default=None)  # the same for all who ask the same run
+        places = [tp for tp, (_, text) in committed.items() if (entry := decode(text)).run == newest.run and entry.run]
+        self._place = min(places, default=None)  # the same for all drivers that ask this run
         return HandoverView(newest, records)
 
     def write(self, record: HandoverRecord) -> None:
         """Write where the last look has found this request, else beside the newest.  Raises HandoverDenied, HandoverDelayed, NoToken."""
-        whose = record.request, record.target
-        place = next((tp for tp, each in self._found.items() if (each.request, each.target) == whose), self._place)
-        assert place is not None  # noqa: S101  whoever writes has read whom it answers
+        key = record.request, record.target
+        place = next((tp for tp, each in self._records.items() if (each.request, each.target) == key), self._place)
+        assert place is not None  # noqa: S101  a write follows a read
         position = Position(*place, 0, machine.encode_handover(record))
         group = self.group_id + SUFFIX
         try:
@@ -114,9 +114,9 @@ class HandoverClient:
         except TimeoutError as error:
             self._admin = None  # and its request: what is written late must not come after what is written next
             raise HandoverDelayed(f"hand-over of group {self.group_id}: {clients.text_of(error)}") from None
-        for each in answer.topic_partitions or ():
-            if each.error is not None:
-                raise self._failure(KafkaException(each.error))
+        for position in answer.topic_partitions or ():
+            if position.error is not None:
+                raise self._failure(KafkaException(position.error))
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         try:
@@ -126,7 +126,7 @@ class HandoverClient:
                 self._cluster = offsets.partitions(REQUEST_S)
             return offsets.committed(self._cluster if self._places is None else self._places(), REQUEST_S)
         except KafkaException as error:
-            if clients.code_of(error) < 0:  # nobody has answered: the client may be stuck, see RenewedClient
+            if clients.code_of(error) < 0:  # no broker has answered: the client may be stuck, see RenewedClient
                 self.close()
             raise self._failure(error) from None
 
@@ -136,7 +136,7 @@ class HandoverClient:
                 self._groups[group] = GroupOffsets(self._conf, group)
             except CohortError as error:
                 # No descriptors, a file that is being replaced, a provider that fails: the next try may well have a client.
-                if isinstance(error, NoToken) and not error.again:
+                if isinstance(error, NoToken) and not error.retryable:
                     raise
                 raise HandoverDelayed(f"hand-over of group {self.group_id}: {error}") from None
         return self._groups[group]
@@ -163,32 +163,32 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
     time is over.
     """
     level = logging.WARNING
-    asking = AskingSide(secrets.token_hex(8), socket.gethostname(), now_ms(), timeout_ms)
-    while asking.state not in machine.ENDS:
-        before = asking.state
+    side = AskingSide(secrets.token_hex(8), socket.gethostname(), now_ms(), timeout_ms)
+    while side.state not in machine.ENDS:
+        old_state = side.state
         try:
-            asking, written = machine.step_asking(asking, client.look(), now_ms())
+            side, written = machine.step_asking(side, client.look(), now_ms())
             if written is not None:
                 client.write(written)
         except HandoverDelayed as error:
             log.log(level, "%s; it is tried again", error)
             level = logging.DEBUG
-            asking, _ = machine.step_asking(asking, machine.ViewUnavailable(), now_ms())
-        if asking.state is not before:
-            log.info("group %s: hand-over: %s -> %s", client.group_id, before, asking.state)
-        if asking.state not in machine.ENDS:
+            side, _ = machine.step_asking(side, machine.ViewUnavailable(), now_ms())
+        if side.state is not old_state:
+            log.info("group %s: hand-over: %s -> %s", client.group_id, old_state, side.state)
+        if side.state not in machine.ENDS:
             pause(LOOK_S)
-    return asking
+    return side
 
 
-def in_words(asking: AskingSide, group_id: str) -> str:
+def in_words(side: AskingSide, group_id: str) -> str:
     """How a hand-over came out, for people."""
     words = {
         AskingState.GRANTED: "the driver before has committed its last batch and stopped",
         AskingState.ABSENT: "no driver has read in this group yet",
         AskingState.SILENT: "the driver before gives no sign: it has ended, tracks its progress asynchronously, or its version "
         "knows no hand-over",
-        AskingState.TIMED_OUT: f"the driver before did not finish its batch within {asking.timeout_ms} ms",
+        AskingState.TIMED_OUT: f"the driver before did not finish its batch within {side.timeout_ms} ms",
         AskingState.OVERTAKEN: "another driver has asked for the group since",
     }
-    return f"hand-over of group {group_id}: {words[asking.state]}"
+    return f"hand-over of group {group_id}: {words[side.state]}"

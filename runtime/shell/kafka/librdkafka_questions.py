@@ -44,8 +44,8 @@ _SPECS: Final[Mapping[int, Callable[[], OffsetSpec]]] = {EARLIEST: OffsetSpec.ea
 class LibrdkafkaQuestions:
     """Answers questions; from any thread, several at once.
 
-    librdkafka reads certificates when a client is made, never again.  And a client that was told of no broker may ask nobody
-    ever again (its issue 5301).  So another is made where files have changed, or nobody has told who the brokers are.
+    librdkafka reads certificates when a client is made, never again.  And a client that was told of no broker may never
+    ask again (its issue 5301).  So another is made where files have changed, or no brokers are known.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -97,11 +97,11 @@ def _metadata(admin: AdminClient, names: list[str] | None, timeout_s: float) -> 
     }
     if not brokers:
         raise TransportError("the broker that was asked knows of no broker")
-    listed_topics = {name: about for listed in listings for name, about in listed.topics.items()}
-    wanted = list(listed_topics) if names is None else names
+    listed_topics = {name: entry for listed in listings for name, entry in listed.topics.items()}
+    selected = list(listed_topics) if names is None else names
     ids: dict[str, bytes] = {}
     racks: dict[int, str] = {}
-    described = admin.describe_topics(TopicCollection(wanted), request_timeout=IDS_S) if wanted else {}
+    described = admin.describe_topics(TopicCollection(selected), request_timeout=IDS_S) if selected else {}
     for name, future in described.items():
         try:
             topic = future.result(IDS_S)
@@ -111,14 +111,14 @@ def _metadata(admin: AdminClient, names: list[str] | None, timeout_s: float) -> 
         racks |= {each.id: each.rack for part in topic.partitions for each in part.replicas if each.rack}
     topics = {
         name: Topic(
-            about.error.code() if about.error is not None else 0,
+            entry.error.code() if entry.error is not None else 0,
             ids.get(name, NO_ID),
             {
                 number: PartitionLeader(0, part.leader, -1, tuple(part.replicas))
-                for number, part in about.partitions.items()
+                for number, part in entry.partitions.items()
             },
         )
-        for name, about in listed_topics.items()
+        for name, entry in listed_topics.items()
         if names is None or name in names
     }
     return Metadata(brokers, topics, (), racks)
@@ -128,17 +128,17 @@ def _offsets(
     admin: AdminClient, question: OffsetsQuestion, node: Node | int | None, timeout_s: float
 ) -> dict[TopicPartition, ListedOffset]:
     level = IsolationLevel.READ_COMMITTED if question.committed else IsolationLevel.READ_UNCOMMITTED
-    wanted = {
+    specs = {
         Position(*tp): _SPECS[spec]() if spec in _SPECS else OffsetSpec.for_timestamp(spec)
         for tp, spec in question.specs.items()
     }
     offsets: dict[TopicPartition, ListedOffset] = {}
-    for at, future in admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s).items():
-        tp = TopicPartition(at.topic, at.partition)
+    for position, future in admin.list_offsets(specs, isolation_level=level, request_timeout=timeout_s).items():
+        tp = TopicPartition(position.topic, position.partition)
         try:
             info = future.result(timeout_s)
         except KafkaException as error:
-            if clients.code_of(error) < 0:  # the library's own: nobody has answered
+            if clients.code_of(error) < 0:  # the library's own: no broker has answered
                 raise
             offsets[tp] = ListedOffset(clients.code_of(error), -1, -1)
             continue
@@ -161,7 +161,7 @@ def _group(admin: AdminClient, name: str, timeout_s: float) -> GroupDescription:
             each.group_instance_id or "",
             each.client_id,
             str(each.host),
-            frozenset(TopicPartition(at.topic, at.partition) for at in each.assignment.topic_partitions),
+            frozenset(TopicPartition(tp.topic, tp.partition) for tp in each.assignment.topic_partitions),
         )
         for each in group.members
     )

@@ -34,15 +34,15 @@ def msk_iam(settings: Mapping[str, str]) -> tuple[str, float]:
         raise CohortError(
             f"AWS's signer is missing ({error.name}): pip install 'sparkcohort[aws]' where driver and executors run"
         ) from None
-    given = _pairs(settings.get("sasl.oauthbearer.config", ""))
-    region = _region(given, settings.get("bootstrap.servers", ""))
-    if "awsRoleArn" in given:
-        made = signer.generate_auth_token_from_credentials_provider(region, _assumed_role(given, region))
-    elif "awsProfileName" in given:
-        made = signer.generate_auth_token_from_profile(region, given["awsProfileName"])
+    config = _pairs(settings.get("sasl.oauthbearer.config", ""))
+    region = _region(config, settings.get("bootstrap.servers", ""))
+    if "awsRoleArn" in config:
+        signed = signer.generate_auth_token_from_credentials_provider(region, _assumed_role(config, region))
+    elif "awsProfileName" in config:
+        signed = signer.generate_auth_token_from_profile(region, config["awsProfileName"])
     else:
-        made = signer.generate_auth_token(region)
-    token, ends_ms = made
+        signed = signer.generate_auth_token(region)
+    token, ends_ms = signed
     return str(token), int(ends_ms) / 1000
 
 
@@ -51,29 +51,29 @@ def _pairs(text: str) -> dict[str, str]:
         words = shlex.split(text)
     except ValueError:
         words = [""]
-    found = dict(word.partition("=")[::2] for word in words)
-    unknown = [name for name in found if name not in IAM_OPTIONS]
+    pairs = dict(word.partition("=")[::2] for word in words)
+    unknown = [name for name in pairs if name not in IAM_OPTIONS]
     if unknown:
         raise CohortError(f"option {_CONFIG} is malformed: give name=value name=value, with {', '.join(IAM_OPTIONS)}")
-    return found
+    return pairs
 
 
-def _region(given: Mapping[str, str], servers: str) -> str:
+def _region(config: Mapping[str, str], servers: str) -> str:
     """Of the brokers: as given, as their names tell, as the environment has it."""
-    if "awsRegion" in given:
-        return given["awsRegion"]
-    if found := _REGION.search(servers):
-        return found[1]
-    told = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if not told:
+    if "awsRegion" in config:
+        return config["awsRegion"]
+    if match := _REGION.search(servers):
+        return match[1]
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
         raise CohortError(
             f"kafka.bootstrap.servers={servers} does not tell a region, as b-1.….kafka.eu-west-1.amazonaws.com:9098 does: set "
             f"{_CONFIG}=awsRegion=eu-west-1 (yours), or AWS_REGION where driver and executors run"
         )
-    return told
+    return region
 
 
-def _assumed_role(given: Mapping[str, str], region: str) -> Any:
+def _assumed_role(config: Mapping[str, str], region: str) -> Any:
     """A role's credentials, asked for when the token is signed."""
     import boto3  # noqa: PLC0415  an extra
     from botocore.config import Config  # noqa: PLC0415
@@ -85,15 +85,15 @@ def _assumed_role(given: Mapping[str, str], region: str) -> Any:
         def load(self) -> Any:
             """Ask AWS's token service."""
             session = boto3.Session(
-                profile_name=given.get("awsProfileName"),
-                aws_access_key_id=given.get("awsRoleAccessKeyId"),
-                aws_secret_access_key=given.get("awsRoleSecretAccessKey"),
-                aws_session_token=given.get("awsRoleSessionToken"),
+                profile_name=config.get("awsProfileName"),
+                aws_access_key_id=config.get("awsRoleAccessKeyId"),
+                aws_secret_access_key=config.get("awsRoleSecretAccessKey"),
+                aws_session_token=config.get("awsRoleSessionToken"),
             )
-            service = session.client("sts", region_name=given.get("awsStsRegion", region), config=Config(**_LIMITS_S))
-            more = {"ExternalId": given["awsRoleExternalId"]} if "awsRoleExternalId" in given else {}
+            service = session.client("sts", region_name=config.get("awsStsRegion", region), config=Config(**_LIMITS_S))
+            more = {"ExternalId": config["awsRoleExternalId"]} if "awsRoleExternalId" in config else {}
             role = service.assume_role(
-                RoleArn=given["awsRoleArn"], RoleSessionName=given.get("awsRoleSessionName", _SESSION), **more
+                RoleArn=config["awsRoleArn"], RoleSessionName=config.get("awsRoleSessionName", _SESSION), **more
             )["Credentials"]
             return Credentials(role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
 

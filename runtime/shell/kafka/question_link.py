@@ -21,7 +21,7 @@ class BrokerRequest:
         """``deadline`` is the monotonic clock's."""
         self.question, self.node, self.deadline = question, node, deadline
         self.future: Future[Any] = Future()
-        self.tried: list[Node] = []
+        self.asked_nodes: list[Node] = []
         self.open = 0  # brokers that may still answer
         self.errors: list[TransportError] = []
         self.next_try, self.try_s = 0.0, TRY_S
@@ -45,8 +45,8 @@ class QuestionLink:
         self.node = node
         self.transport: Transport | None = None
         self.connecting_until = 0.0
-        self.waiting: list[BrokerRequest] = []
-        self.sent: dict[int, BrokerRequest] = {}  # by correlation id, in order
+        self.queue: list[BrokerRequest] = []
+        self.in_flight: dict[int, BrokerRequest] = {}  # by correlation id, in order
         self.unsent = False  # whether bytes are left to be written
         self.heard_at = self.not_before = 0.0
         self.renew_at = float("inf")
@@ -58,4 +58,4 @@ class QuestionLink:
     @property
     def is_silent(self) -> bool:
         """Whether it owes answers and has sent nothing for a while."""
-        return bool(self.sent) and time.monotonic() > self.heard_at + TRY_S
+        return bool(self.in_flight) and time.monotonic() > self.heard_at + TRY_S

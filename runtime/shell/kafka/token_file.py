@@ -1,4 +1,4 @@
-"""Tokens that somebody else puts into a file and renews there, as Kubernetes does for a pod's service account (KIP-1139)."""
+"""Tokens that another program puts into a file and renews there, as Kubernetes does for a pod's service account (KIP-1139)."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ _LOOKS_SECRET: Final = re.compile(
 
 
 class NoToken(CohortError):
-    """There is no token: the message names the option and what to do.  ``again``: the next call may well bring one."""
+    """There is no token: the message names the option and what to do.  ``retryable``: a later call may bring one."""
 
-    def __init__(self, message: str, error: str = "SASL_AUTHENTICATION_FAILED", *, again: bool = False) -> None:
+    def __init__(self, message: str, error: str = "SASL_AUTHENTICATION_FAILED", *, retryable: bool = False) -> None:
         super().__init__(message, error)
-        self.again = again
+        self.retryable = retryable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,81 +64,81 @@ def make_token(name: str, settings: Mapping[str, str], now: float, former: str =
     """
     function = _find(name)
     try:
-        made = function(MappingProxyType(dict(settings)))
+        result = function(MappingProxyType(dict(settings)))
     except Exception as error:  # noqa: BLE001  the user's function may raise anything
         words = str(error).replace(former, REDACTED) if former else str(error)
         raise NoToken(
-            f"{_named(name)} raised {type(error).__name__}: {harmless(words, settings)}; see that function, and who it "
+            f"{_option(name)} raised {type(error).__name__}: {harmless(words, settings)}; see that function, and who it "
             "asks for tokens",
-            again=True,
+            retryable=True,
         ) from None
-    token = _checked(name, made)
+    token = _checked(name, result)
     if token.ends <= now:
         raise NoToken(
-            f"{_named(name)} returned a token that has ended {now - token.ends:.0f} s ago by the clock of "
+            f"{_option(name)} returned a token that has ended {now - token.ends:.0f} s ago by the clock of "
             f"{socket.gethostname()}: have it make a new one each time, and see that clock",
-            again=True,
+            retryable=True,
         )
     return token
 
 
 def harmless(text: str, settings: Mapping[str, str]) -> str:
-    """The text of somebody else's error on one line, without secrets of these settings or what looks like a token."""
+    """The text of a foreign error on one line, without secrets of these settings or what looks like a token."""
     return printable(_LOOKS_SECRET.sub(REDACTED, redact_text(text, settings)))
 
 
-def _named(name: str) -> str:
+def _option(name: str) -> str:
     return f"option kafka.{PROVIDER}={name}"
 
 
 def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
     module, _, path = name.partition(":")
     try:
-        found: Any = reduce(getattr, path.split("."), cast("Any", importlib.import_module(module)))
+        target: Any = reduce(getattr, path.split("."), cast("Any", importlib.import_module(module)))
     except Exception as error:  # noqa: BLE001  the user's module may raise anything
         raise NoToken(
-            f"{_named(name)} cannot be imported on {socket.gethostname()} ({type(error).__name__}: "
+            f"{_option(name)} cannot be imported on {socket.gethostname()} ({type(error).__name__}: "
             f"{harmless(str(error), {})}); write it as package.module:function, and ship its file with --py-files, or "
             "install it where driver and executors run"
         ) from None
-    if not callable(found) or inspect.isclass(found) or inspect.iscoroutinefunction(found):
-        kind = "a coroutine" if inspect.iscoroutinefunction(found) else f"a {type(found).__name__}"
+    if not callable(target) or inspect.isclass(target) or inspect.iscoroutinefunction(target):
+        kind = "a coroutine" if inspect.iscoroutinefunction(target) else f"a {type(target).__name__}"
         raise NoToken(
-            f"{_named(name)} is {kind}: name a function that takes the settings of the login and returns {_SHAPE}"
+            f"{_option(name)} is {kind}: name a function that takes the settings of the login and returns {_SHAPE}"
         )
-    function: Callable[[Mapping[str, str]], Any] = found
+    function: Callable[[Mapping[str, str]], Any] = target
     return function
 
 
-def _checked(name: str, made: Any) -> LoginToken:
-    if not isinstance(made, tuple) or len(made) not in (2, 4):
-        kind = f"a tuple of {len(made)}" if isinstance(made, tuple) else f"a value of type {type(made).__name__}"
-        raise NoToken(f"{_named(name)} returned {kind}: return {_SHAPE}")
-    value, ends, principal, extensions = made if len(made) == 4 else (*made, "", {})
+def _checked(name: str, result: Any) -> LoginToken:
+    if not isinstance(result, tuple) or len(result) not in (2, 4):
+        kind = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a value of type {type(result).__name__}"
+        raise NoToken(f"{_option(name)} returned {kind}: return {_SHAPE}")
+    value, ends, principal, extensions = result if len(result) == 4 else (*result, "", {})
     if not isinstance(value, str) or len(value) > MOST_TOKEN or not _TOKEN.fullmatch(value):
         kind = "text that is no token" if isinstance(value, str) else f"a token of type {type(value).__name__}"
         raise NoToken(
-            f"{_named(name)} returned {kind}: a token is text of letters, digits and -._~+/, without the word Bearer, of "
+            f"{_option(name)} returned {kind}: a token is text of letters, digits and -._~+/, without the word Bearer, of "
             f"{MOST_TOKEN} characters at most"
         )
     if isinstance(ends, bool) or not isinstance(ends, int | float) or not math.isfinite(ends):
-        raise NoToken(f"{_named(name)} returned an end of type {type(ends).__name__}: give seconds since 1970")
+        raise NoToken(f"{_option(name)} returned an end of type {type(ends).__name__}: give seconds since 1970")
     if ends > _MILLISECONDS:
-        raise NoToken(f"{_named(name)} returned an end that seems to be in milliseconds: give seconds since 1970")
+        raise NoToken(f"{_option(name)} returned an end that seems to be in milliseconds: give seconds since 1970")
     return LoginToken(value, float(ends), *_identity(name, principal, extensions))
 
 
 def _identity(name: str, principal: Any, extensions: Any) -> tuple[str, Mapping[str, str]]:
     """Whose token it is, and the extensions of the login (KIP-342)."""
     if not isinstance(principal, str) or "\0" in principal:
-        raise NoToken(f"{_named(name)} returned a principal of type {type(principal).__name__}: give a name, or ''")
+        raise NoToken(f"{_option(name)} returned a principal of type {type(principal).__name__}: give a name, or ''")
     if not isinstance(extensions, Mapping) or len(extensions) > MOST_EXTENSIONS:
-        raise NoToken(f"{_named(name)}: extensions are a mapping of names to texts, {MOST_EXTENSIONS} at most")
+        raise NoToken(f"{_option(name)}: extensions are a mapping of names to texts, {MOST_EXTENSIONS} at most")
     for key, text in extensions.items():
         fine = isinstance(key, str) and isinstance(text, str) and _EXTENSION.fullmatch(key) and _VALUE.fullmatch(text)
         if not fine or key == "auth":
             raise NoToken(
-                f"{_named(name)} returned an extension that RFC 7628 doesn't allow: names are letters, but not 'auth', and "
+                f"{_option(name)} returned an extension that RFC 7628 doesn't allow: names are letters, but not 'auth', and "
                 "values printable ASCII"
             )
     return principal, dict(extensions)

@@ -1,7 +1,7 @@
 """Tokens to log in with (SASL/OAUTHBEARER, KIP-255): one for each provider and process, shared by all of its Kafka clients.
 
 One thread calls the provider: when a client needs the first token, and again before the token ends as long as clients ask
-for it.  Who asks never calls the user's function itself, so that a function which never returns holds up nobody for longer than
+for it.  A caller never runs the user's function itself, so that a function which never returns holds up nobody for longer than
 he is ready to wait, and there is one such call at most.  A provider that fails is tried again ever more slowly; the token
 that there is is used until it ends.
 """
@@ -24,15 +24,15 @@ from sparkcohort.runtime.shell.rpc.threads import Supervised, look
 
 log = logging.getLogger("sparkcohort.tokens")
 
-CALL_S: Final = 30.0  # how long a call may take before who waits is told so
+CALL_S: Final = 30.0  # how long a call may take before the callers that wait get an error
 ANSWER_S: Final = 1.0  # for librdkafka, which asks again after ten seconds
-PATIENCE_S: Final = 30.0  # with a provider that fails, of those who have time: tasks
+PATIENCE_S: Final = 30.0  # how long tasks wait for a provider that fails
 RENEW: Final = (0.70, 0.78)  # of its life after which a token is renewed, before librdkafka asks for another at 0.8
 LEAST_PACE_S, MOST_PACE_S = 1.0, 10.0  # between two calls that fail
 SLACK_S: Final = 0.5  # of the thread's waking, by which two clocks may differ
 REPEAT_S: Final = 30.0  # between two warnings of the same trouble
-# The settings that tell a provider whom the token is for.
-_TOLD: Final = ("bootstrap.servers", "security.protocol", "https.ca.location", "https.ca.pem")
+# The settings by which a provider knows the cluster that the token is for.
+_CLUSTER: Final = ("bootstrap.servers", "security.protocol", "https.ca.location", "https.ca.pem")
 _LOGIN: Final = "sasl.oauthbearer."
 
 _sources: dict[tuple[str, frozenset[tuple[str, str]]], TokenSource] = {}
@@ -50,7 +50,7 @@ class TokenSource:
         self._name, self._login = name, dict(login)
         self._changed = threading.Condition()
         self._token: LoginToken | None = None
-        self._asked = False  # for the token that there is, or for the first one
+        self._in_demand = False  # for the token that there is, or for the first one
         self._renew_at = 0.0  # by the wall clock, as tokens are
         self._failure: NoToken | None = None  # of the last call
         self._failures = 0
@@ -62,7 +62,7 @@ class TokenSource:
         self._thread: Supervised | None = None
 
     def current(self) -> LoginToken | None:
-        """The token, if there is one that is good; it is made or renewed for those who ask again.  Waits for nothing."""
+        """The token, if there is a good one; else one is made for the next call.  Does not wait."""
         with self._changed:
             self._ask()
             return self._good()
@@ -77,7 +77,7 @@ class TokenSource:
             while True:
                 waited_s = time.monotonic() - began
                 failure = self._resting_with()
-                if failure is not None and (waited_s >= patience_s or not failure.again):
+                if failure is not None and (waited_s >= patience_s or not failure.retryable):
                     raise failure
                 self._ask()
                 token = self._good()
@@ -89,7 +89,7 @@ class TokenSource:
                 look()
 
     def failure(self) -> NoToken | None:
-        """Why there is no token that is good; None where there is one, or nobody knows yet."""
+        """Why there is no token that is good; None where there is one, or the first call is under way."""
         with self._changed:
             return None if self._good() is not None else self._blocked() or self._failure
 
@@ -98,7 +98,7 @@ class TokenSource:
         with self._changed:
             if refused is self._token:
                 wait_s = self._made_at + MOST_PACE_S - time.monotonic()
-                self._asked, self._renew_at = True, time.time() + wait_s
+                self._in_demand, self._renew_at = True, time.time() + wait_s
                 self._changed.notify_all()
 
     def oauth_cb(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
@@ -117,11 +117,11 @@ class TokenSource:
                 "cohort-tokens", self._wait, self._call, self._give_up, amend=self._amend, stuck_s=None
             )  # for being stuck see _blocked
             self._thread.start()
-        self._asked = True
+        self._in_demand = True
         wakes_at = time.monotonic() + self._due_s()
         # The thread waits by the monotonic clock: it knows of no question, no step of the wall clock and no sleep of the host.
         if wakes_at < self._wakes_at - SLACK_S:
-            self._wakes_at = wakes_at  # told once: those who wait here would wake each other without end
+            self._wakes_at = wakes_at  # once: callers that wait here would wake each other without end
             self._changed.notify_all()
         blocked = self._blocked()
         if blocked is not None and time.monotonic() >= self._told_at + REPEAT_S:
@@ -140,12 +140,12 @@ class TokenSource:
     def _late(self, seconds: float) -> NoToken:
         return NoToken(
             f"option kafka.{PROVIDER}={self._name} has not returned for {seconds:.0f} s: give what it asks a time-out",
-            again=True,
+            retryable=True,
         )
 
     def _due_s(self) -> float:
-        """In how many seconds the function is to be called; inf as long as nobody asks."""
-        if not self._asked:
+        """In how many seconds the function is to be called; inf as long as no token is needed."""
+        if not self._in_demand:
             return float("inf")
         wait_s = 0.0 if self._good() is None else self._renew_at - time.time()
         return max(wait_s, self._next_at - time.monotonic())
@@ -169,7 +169,7 @@ class TokenSource:
             self._failed(error)
             return
         except BaseException as error:  # noqa: BLE001  sys.exit() in the user's function: its text is not ours to show
-            self._failed(NoToken(f"option kafka.{PROVIDER}={self._name} raised {type(error).__name__}", again=True))
+            self._failed(NoToken(f"option kafka.{PROVIDER}={self._name} raised {type(error).__name__}", retryable=True))
             return
         now = time.time()
         with self._changed:
@@ -178,7 +178,7 @@ class TokenSource:
                     "option kafka.%s=%s makes tokens again, after %d failures", PROVIDER, self._name, self._failures
                 )
             self._token, self._failure, self._failures = token, None, 0
-            self._asked, self._made_at = False, time.monotonic()
+            self._in_demand, self._made_at = False, time.monotonic()
             self._renew_at = now + random.uniform(*RENEW) * (token.ends - now)  # noqa: S311  not all executors at once
             self._next_at = time.monotonic() + LEAST_PACE_S
             self._called_at = None
@@ -194,15 +194,15 @@ class TokenSource:
                 self._told_at = now
                 left_s = token.ends - time.time()
                 log.warning("the token in use ends in %.0f s and can't be renewed yet: %s", left_s, error)
-            self._asked = token is not None  # who still needs one asks again
+            self._in_demand = token is not None  # a caller that still needs one asks again
             self._changed.notify_all()
 
     def _amend(self) -> None:
-        self._failed(NoToken(f"option kafka.{PROVIDER}={self._name}: calling it has failed", again=True))
+        self._failed(NoToken(f"option kafka.{PROVIDER}={self._name}: calling it has failed", retryable=True))
 
     def _give_up(self, error: CohortError) -> None:
         with self._changed:
-            self._failure, self._called_at, self._thread = NoToken(str(error), again=True), None, None
+            self._failure, self._called_at, self._thread = NoToken(str(error), retryable=True), None, None
             self._next_at = time.monotonic() + MOST_PACE_S
 
 
@@ -219,7 +219,7 @@ def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
         return _sources[key]
 
 
-def _of_login(conf: Mapping[str, Any], names: tuple[str, ...] = _TOLD) -> dict[str, str]:
+def _of_login(conf: Mapping[str, Any], names: tuple[str, ...] = _CLUSTER) -> dict[str, str]:
     return {
         key: str(value) for key, value in conf.items() if key in names or (key.startswith(_LOGIN) and key != PROVIDER)
     }

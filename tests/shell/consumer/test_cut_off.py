@@ -31,7 +31,7 @@ from sparkcohort.runtime.shell.coordinator.reachability_watch import (
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
 from sparkcohort.runtime.shell.kafka.fetch import relay as relaying
-from sparkcohort.runtime.shell.kafka.fetch.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay, RelayedReader
 from sparkcohort.runtime.shell.rpc.clock import now_ms
@@ -120,7 +120,7 @@ def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str, monkeypatc
     try:
         prefetcher.assign({tp: 1_000})
         hold_for(lambda: not prefetcher.silent(), SILENT_S + slow_s + 2, "a slow leader is heard")
-        assert reached(ways.cut_off, {tp: 1_000}, PROBE_S) == frozenset()
+        assert probe_leaders(ways.cut_off, {tp: 1_000}, PROBE_S) == frozenset()
         ways.way.hold()
         hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a pause in an answer is no silence yet")
         wait_until(lambda: tp in prefetcher.silent(), SILENT_S + slow_s + 30, "a long one to be one")
@@ -184,11 +184,11 @@ def test_a_relay_bounds_what_it_is_asked_for(ways: TwoWays, topic: str, monkeypa
 def test_whether_a_leader_answers(ways: TwoWays, topic: str) -> None:
     """With records, at the log's end and beyond it; not by the way that is cut."""
     tps = {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 1_000}
-    assert reached(ways.cut_off, tps, 20) == tps.keys()
-    assert reached(ways.everybody, dict.fromkeys(tps, 5_000), 20) == tps.keys()
+    assert probe_leaders(ways.cut_off, tps, 20) == tps.keys()
+    assert probe_leaders(ways.everybody, dict.fromkeys(tps, 5_000), 20) == tps.keys()
     ways.way.hold()
-    assert reached(ways.cut_off, tps, 1) == frozenset()
-    assert reached(ways.everybody, tps, 20) == tps.keys()
+    assert probe_leaders(ways.cut_off, tps, 1) == frozenset()
+    assert probe_leaders(ways.everybody, tps, 20) == tps.keys()
 
 
 def test_a_member_is_barred_from_what_the_driver_reaches(
@@ -199,7 +199,7 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
     monkeypatch.setattr(reachability, "GOOD_MS", 500)
     tps = {TopicPartition(topic, 0): Stuck(10, "no answer"), TopicPartition(topic, 1): Stuck(10, "no answer")}
     reasons: list[str] = []
-    watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, reasons.append)
+    watch = ReachabilityWatch(partial(probe_leaders, ways.everybody), lambda: MEMBERS, reasons.append)
     with caplog.at_level(logging.INFO, "sparkcohort.reachability"):
         wait_until(lambda: watch.record_report("m-1", tps) == sorted(tps), 30, "the member to be barred")
         assert watch.record_report("m-1", tps) == sorted(tps)
@@ -217,7 +217,7 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
 def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic: str) -> None:
     """Then the fault is the broker's; and who looks in vain looks ever more rarely."""
     ways.way.hold()
-    watch = ReachabilityWatch(partial(reached, ways.cut_off), lambda: MEMBERS, lambda _: None)
+    watch = ReachabilityWatch(partial(probe_leaders, ways.cut_off), lambda: MEMBERS, lambda _: None)
     tps = {TopicPartition(topic, 0): Stuck(10, "no answer")}
     for _ in range(20):
         assert watch.record_report("m-1", tps) == []
@@ -226,7 +226,7 @@ def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic:
 
 def test_a_leader_that_was_away_for_all_bars_nobody(ways: TwoWays, topic: str) -> None:
     """It answers the driver a moment before it answers the member: that is no cut."""
-    watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, lambda _: None)
+    watch = ReachabilityWatch(partial(probe_leaders, ways.everybody), lambda: MEMBERS, lambda _: None)
     stuck = {TopicPartition(topic, 0): Stuck(10, "no answer")}
     wait_until(lambda: watch.record_report("m-1", stuck) or watch._answered_driver, 30, "the driver to have an answer")
     assert watch.record_report("m-1", {}) == [] and not watch._answered_driver
@@ -242,7 +242,7 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
         patch.setattr(coordinator, "members", lambda: MEMBERS)
         patch.setattr(coordinator, "owners", lambda: {tps[0]: "m-1", tps[1]: "m-2"})
         watch, relay, plans = (
-            ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, coordinator.trigger),
+            ReachabilityWatch(partial(probe_leaders, ways.everybody), lambda: MEMBERS, coordinator.trigger),
             ways.relay(),
             PlanRegistry(),
         )

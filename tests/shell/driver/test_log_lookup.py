@@ -16,7 +16,7 @@ from sparkcohort.runtime.shell.driver import log_lookup
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.fetch.first_records import Found
+from sparkcohort.runtime.shell.kafka.fetch.first_records import FirstRecords
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, open_transaction, produce, transact
@@ -33,7 +33,7 @@ class Heard:
     def __init__(self) -> None:
         self.times: dict[TopicPartition, FirstRecord] = {}
 
-    def __call__(self, found: Found) -> None:
+    def __call__(self, found: FirstRecords) -> None:
         """Keep it."""
         self.times |= dict(found)
 

@@ -340,9 +340,9 @@ def test_an_answer_of_an_earlier_position_is_nobodys() -> None:
         before = broker.counts[FETCH]
         assert source._fetcher is not None
         old = source._fetcher._links[1]
-        assert old.asked is not None
+        assert old.pending is not None
         may_answer.set()
-        wait_until(lambda: polled() and old.asked is None, 10, "the old leader's answer", every_s=0)
+        wait_until(lambda: polled() and old.pending is None, 10, "the old leader's answer", every_s=0)
         wait_until(lambda: polled() and broker.counts[FETCH] > before, 10, "another request", every_s=0)
     assert [event.batch.num_rows for event in seen if isinstance(event, Records) and event.batch is not None] == [10]
     assert [event for event in seen if isinstance(event, PartitionError)] == []
@@ -354,7 +354,7 @@ def test_an_answer_of_an_impossible_size(size: int) -> None:
     script = ScriptedBroker(lambda _: b"xy", said=struct.pack(">i", size))
     with script as broker, fetching_from(broker.bootstrap) as source:
         assert complaint(source) == {KafkaError._TRANSPORT}
-        assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in source.last_error
+        assert ("receive.message.max.bytes" if size != 1 else "to no request") in source.last_error
 
 
 def test_a_logs_end_is_asked_for_at_the_callers_pace() -> None:

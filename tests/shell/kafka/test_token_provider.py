@@ -117,7 +117,7 @@ def test_no_function(name: str, words: str) -> None:
     """Not to be found here, or nothing that can be called."""
     with pytest.raises(NoToken, match=words) as raised:
         make_token(name, {}, NOW)
-    assert not raised.value.again
+    assert not raised.value.retryable
 
 
 def test_what_a_function_raises_is_told_without_secrets() -> None:
@@ -133,7 +133,7 @@ def test_what_a_function_raises_is_told_without_secrets() -> None:
     with pytest.raises(NoToken) as raised:
         made(fail, {"sasl.oauthbearer.client.secret": "s3cret"}, former)
     text = str(raised.value)
-    assert raised.value.again
+    assert raised.value.retryable
     for secret in ("hunter2", "eyJ", former, "s3cret", "Bearer abc", "wJalr"):
         assert secret not in text
     for told in ("raised ValueError: 401 from https://id.example.org/t?client_secret=", "/var/run/secrets/my/service"):

@@ -41,8 +41,8 @@ def test_an_answer_with_nothing_is_followed_at_a_brokers_pace() -> None:
     for max_wait_s, due in ((0.04, 0.04), (0.0, 0.02), (5.0, 0.1)):
         of = link()
         of._asked_at = 10.0
-        of.answered(0, 0, 10.001)
-        of.rest(max_wait_s)
+        of.record_answer(0, 0, 10.001)
+        of.keep_pace(max_wait_s)
         assert of.rest_s(10.001, 0.0) == pytest.approx(due - 0.001)
         assert of.rest_s(10.0 + due + 0.001, 0.0) == 0
 
@@ -52,15 +52,15 @@ def test_errors_of_a_whole_answer_come_ever_more_slowly() -> None:
     of = link()
     rests = []
     for _ in range(8):
-        of.answered(0, -1, 10.0)
+        of.record_answer(0, -1, 10.0)
         rests.append(of.rest_s(10.0, 0.0))
     assert rests[0] < 0.2 < rests[3] < rests[6] * 1.6
     assert 0.8 <= rests[-1] <= 1.2
-    of.answered(0, 0, 10.0)
+    of.record_answer(0, 0, 10.0)
     assert (of.failures, of.rest_s(10.0, 0.0)) == (0, 0)
-    of.answered(2_500, 0, 10.0)
+    of.record_answer(2_500, 0, 10.0)
     assert of.rest_s(10.0, 0.0) == 2.5
-    of.answered(2**31 - 1, 0, 10.0)
+    of.record_answer(2**31 - 1, 0, 10.0)
     assert of.rest_s(10.0, 0.0) == 60
 
 
@@ -69,11 +69,11 @@ def test_metadata_that_are_refused() -> None:
     cluster = Cluster(MetadataClient((), Settings.parse({})), float("inf"))
     now, gaps = 100.0, []
     for _ in range(12):
-        assert cluster.is_due(lost=True, now=now)
-        cluster.answered(Distrusted("not you"), now)
-        assert not cluster.is_due(lost=False, now=now)
+        assert cluster.is_due(missing=True, now=now)
+        cluster.take_answer(Distrusted("not you"), now)
+        assert not cluster.is_due(missing=False, now=now)
         assert cluster.refusal(now) == "not you"
-        due = next(step for step in range(1, 10_000) if cluster.is_due(lost=True, now=now + step / 100))
+        due = next(step for step in range(1, 10_000) if cluster.is_due(missing=True, now=now + step / 100))
         gaps.append(due / 100)
         now += due / 100
         assert cluster.refusal(now) == ""

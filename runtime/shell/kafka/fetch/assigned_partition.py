@@ -22,7 +22,7 @@ LEAST_BYTES = 64 << 10
 SLOW_S = 10.0
 
 
-MOVED = frozenset(
+LEADER_CHANGED = frozenset(
     (
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -32,7 +32,7 @@ MOVED = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.UNKNOWN,
-        # Whether the topic is really gone, or this broker has not heard of it yet, the metadata tells.
+        # The topic is deleted, or this broker has not heard of it yet: the metadata tell which.
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNKNOWN_TOPIC_ID,
         KafkaError.INCONSISTENT_TOPIC_ID,
@@ -48,8 +48,8 @@ class Partition:
 
     tp: TopicPartition
     end: int
-    position: int  # what comes next from Kafka
-    taken: int  # what comes next from here
+    position: int  # the next to ask Kafka for
+    next_offset: int  # the next to hand to the caller; never above ``position``
     topic_id: bytes = NO_ID
     leader: int = -1
     leader_epoch: int = -1
@@ -60,10 +60,10 @@ class Partition:
     told_end: int = -1
     not_before: float = 0.0
     failed: bool = False  # no more is asked for
-    over: bool = False  # no more is handed out
-    anew: bool = True  # its state is to be told, whatever the broker told before
+    ended: bool = False  # no more is handed out
+    refresh: bool = True  # the broker has to tell its state again, changed or not: see ``FetchSession.request``
     record_bytes: int = 1024
-    lost_at: float = 0.0  # since when there is no connection to who is to be asked
+    lost_at: float = 0.0  # since when there is no connection to the broker to fetch from
     last_fetched_at: float = (
         0.0  # when it last had something: a broker without sessions begins with the first that is named
     )
@@ -83,7 +83,7 @@ class Partition:
         return self.replica if self.replica >= 0 else self.leader
 
     def take_leader(self, topic: Topic) -> int:
-        """Take over who leads it, as far as the metadata tell; 0, or the code of what is wrong."""
+        """Take the leader from the metadata, unless they are older than what is known; 0, or Kafka's code of what is wrong."""
         if topic.error:
             return 0 if topic.error in TRANSIENT else topic.error
         if NO_ID not in (self.topic_id, topic.topic_id) and self.topic_id != topic.topic_id:
@@ -99,22 +99,22 @@ class Partition:
         return 0
 
     def lose(self, link: BrokerLink[P]) -> None:
-        """A broker can't be reached: if it is this partition's, somebody else may lead by now."""
+        """A broker can't be reached: if it is this partition's, another may lead by now."""
         if self.node == link.node_id and not link.distrusted:
             self.leader = self.replica = -1
-            self.anew = True
+            self.refresh = True
 
     def is_in(self, link: BrokerLink[tuple[Partition, int]]) -> bool:
         """Whether the last request to this broker was for this very assignment."""
-        return not self.anew and link.base.get(self.key(link.version), (None, 0))[0] is self
+        return not self.refresh and link.base.get(self.key(link.version), (None, 0))[0] is self
 
     def next_fetch(self, most: int) -> FetchPartition:
         """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
-        rest = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
-        return FetchPartition(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
+        estimate = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
+        return FetchPartition(self.leader_epoch, self.position, self.fetched_epoch, min(estimate, most))
 
 
-def owed(
+def overdue_seconds(
     assigned: Iterable[Partition], links: Mapping[int, BrokerLink[P]], wait_s: float
 ) -> dict[TopicPartition, float]:
     """For how long the brokers that partitions are fetched from have sent nothing though they owe an answer.
@@ -124,28 +124,28 @@ def owed(
     """
     now, silent = time.monotonic(), dict[int, float]()
     for node, link in links.items():
-        if link.transport is not None and not link.lost:
+        if link.transport is not None and not link.down:
             late_s = now - link.heard_at - (SLOW_S if link.frames.filled else wait_s)
-            waits = link.asked is not None and late_s > 0 and not link.readable()
+            waits = link.pending is not None and late_s > 0 and not link.readable()
             silent[node] = late_s if waits else 0.0
-    found = {}
-    for of in assigned:
-        if not of.failed and of.position < of.end:
-            of.lost_at = 0.0 if of.node in silent else of.lost_at or now
-            found[of.tp] = silent.get(of.node, now - of.lost_at)
-    return found
+    overdue = {}
+    for partition in assigned:
+        if not partition.failed and partition.position < partition.end:
+            partition.lost_at = 0.0 if partition.node in silent else partition.lost_at or now
+            overdue[partition.tp] = silent.get(partition.node, now - partition.lost_at)
+    return overdue
 
 
-def last_fetched(of: Partition) -> float:
+def last_fetched(partition: Partition) -> float:
     """When it last had something, to sort by."""
-    return of.last_fetched_at
+    return partition.last_fetched_at
 
 
 def by_topic(keyed: Mapping[tuple[bytes, int], T]) -> list[tuple[bytes, dict[int, T]]]:
     """Runs of one topic's partitions: a broker without sessions fills its answer in the order of the request."""
     runs: list[tuple[bytes, dict[int, T]]] = []
-    for (topic, partition), what in keyed.items():
+    for (topic, partition), value in keyed.items():
         if not runs or runs[-1][0] != topic:
             runs.append((topic, {}))
-        runs[-1][1][partition] = what
+        runs[-1][1][partition] = value
     return runs

@@ -29,35 +29,35 @@ class BackgroundWork:
         return self._event
 
     def start(
-        self, work: Callable[[], T], then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
+        self, work: Callable[[], T], callback: Callable[[T | Exception], None], drop: Callable[[], Any] | None
     ) -> None:
-        """Do ``work`` elsewhere; ``then`` takes its result or error in ``deliver``.
+        """Do ``work`` elsewhere; ``callback`` takes its result or error in ``deliver``.
 
         After ``close``, ``drop`` is called instead, or the ``close`` of the result.
         """
-        thread = threading.Thread(target=partial(self._run, work, then, drop), name="cohort-fetch-job", daemon=True)
+        thread = threading.Thread(target=partial(self._run, work, callback, drop), name="cohort-fetch-job", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # none to be had now: as if the work had failed, which is tried again
-            self._done_with(OSError(errno.EAGAIN, str(error)), then, drop)
+            self._done_with(OSError(errno.EAGAIN, str(error)), callback, drop)
 
     def _run(
-        self, work: Callable[[], T], then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
+        self, work: Callable[[], T], callback: Callable[[T | Exception], None], drop: Callable[[], Any] | None
     ) -> None:
         result: T | Exception
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the thread that asked
             result = error
-        self._done_with(result, then, drop)
+        self._done_with(result, callback, drop)
 
     def _done_with(
-        self, result: T | Exception, then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
+        self, result: T | Exception, callback: Callable[[T | Exception], None], drop: Callable[[], Any] | None
     ) -> None:
-        unwanted: Callable[[], Any] = getattr(result, "close", _nothing) if drop is None else drop
+        unwanted: Callable[[], Any] = getattr(result, "close", _close_nothing) if drop is None else drop
         with self._lock:
             if not self._closed:
-                self._done.append((partial(then, result), unwanted))
+                self._done.append((partial(callback, result), unwanted))
                 os.eventfd_write(self._event, 1)
                 return
         unwanted()
@@ -90,5 +90,5 @@ class BackgroundWork:
             self._done.popleft()[1]()
 
 
-def _nothing() -> None:
-    """There is nothing to close."""
+def _close_nothing() -> None:
+    """For a result without ``close``."""

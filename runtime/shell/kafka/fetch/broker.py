@@ -1,6 +1,6 @@
 """One broker as a fetching client sees it: its connection, its fetch session, and the one request that is under way.
 
-A response is received into one buffer, used again for the next; who asks for the next one is done with the last.
+A response is received into one buffer, used again for the next: the caller has to be done with an answer before it asks for another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import Distrusted, Transpo
 P = TypeVar("P")
 _LENGTH = struct.Struct(">i")
 FIRST_BUFFER = 64 << 10
-RENEWAL_S = 0.5  # so long before its login ends a connection is made anew ...
+RENEWAL_S = 0.5  # so long before its login ends another connection is made ...
 LEAST_LOGIN_S = 1.0  # ... and no sooner than so long after it was made, however short a login holds
 HIDDEN_S = 1.0  # so long what has come of an answer may lie unread, to be read with more: then it is heard
 LEAST_WAIT_S, MOST_WAIT_S = 0.02, 0.1  # between two requests of which the first has brought nothing
@@ -47,7 +47,7 @@ class FrameReader:
             if not self._size and self._filled >= _LENGTH.size:
                 self._begin()
             if self._size and self._filled > self._size:
-                raise TransportError("bytes that nobody asked for")
+                raise TransportError("bytes that belong to no request")
             if self._size and self._filled == self._size:
                 answer = memoryview(self._buffer)[_LENGTH.size : self._size]
                 transport.expect(0)
@@ -78,7 +78,7 @@ class FrameReader:
 
 
 class BrokerLink(Generic[P]):
-    """See the module; ``asked`` are the partitions of the request under way, each as the caller knows it."""
+    """See the module; ``pending`` are the partitions of the request under way, each as the caller knows it."""
 
     def __init__(self, node_id: int, address: Node, client_id: str, frames: FrameReader) -> None:
         """Not connected."""
@@ -88,15 +88,15 @@ class BrokerLink(Generic[P]):
         self.transport: Transport | None = None
         self.connecting = False
         self.failures = 0
-        self.lost = False  # a connection, and no answer since
+        self.down = False  # its connection has failed, and no answer has come since
         self.distrusted = ""  # why no request goes there, since its last connection was refused by us
         self._connected_at = self._asked_at = 0.0
         self._renew_at = float("inf")
         self.not_before = 0.0  # the clock's; a broker that throttles, or can't be reached, is left alone
-        self.asked: dict[Key, P] | None = None
-        self.base: dict[Key, P] = {}  # what was asked last, which is what is asked next but for those ...
-        self.moved: dict[Key, P] = {}  # ... whose records came with the answer
-        self.sent, self.heard_at = True, 0.0
+        self.pending: dict[Key, P] | None = None
+        self.base: dict[Key, P] = {}  # the last request, and the next but for those ...
+        self.advanced: dict[Key, P] = {}  # ... whose positions moved with the answer
+        self.flushed, self.heard_at = True, 0.0
         self.has_more = False  # the broker, than was in its last answer
         self.max_bytes = 0  # of an answer
         self.correlation_id = 0
@@ -120,7 +120,7 @@ class BrokerLink(Generic[P]):
             self.session.reset()
 
     def renew(self, now: float) -> bool:
-        """End a connection whose login ends soon, to be made anew; whether that is so."""
+        """End a connection whose login ends soon, so that another is made; returns whether it did."""
         if self.transport is None or now < self._renew_at:
             return False
         self.disconnect()
@@ -128,53 +128,53 @@ class BrokerLink(Generic[P]):
         return True
 
     def lose(self, error: Exception, now: float) -> None:
-        """There is no connection, or none any more; the next attempt comes ever later."""
+        """Record that connecting failed, or the connection did; each further attempt comes later."""
         self.disconnect()
-        self.failures, self.lost = self.failures + 1, True
+        self.failures, self.down = self.failures + 1, True
         self.not_before = now + backoff(self.failures, error)
         self.distrusted = str(error) if isinstance(error, Distrusted) else ""
 
-    def answered(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
-        """A whole answer has come, and is taken in next; returns what was asked for."""
-        asked, self.asked, self.has_more = self.asked or {}, None, False
-        self.failures, self.lost = self.failures + 1 if error else 0, False
+    def record_answer(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
+        """Record that a whole answer has come; returns the partitions of its request."""
+        pending, self.pending, self.has_more = self.pending or {}, None, False
+        self.failures, self.down = self.failures + 1 if error else 0, False
         self.not_before = now + min(max(throttle_ms / 1000, backoff(self.failures) if error else 0.0), MOST_THROTTLE_S)
-        return asked
+        return pending
 
-    def rest(self, max_wait_s: float) -> None:
-        """Keep to the pace of a broker that waits for data, where an answer without any came at once."""
+    def keep_pace(self, max_wait_s: float) -> None:
+        """Wait as the broker should have, where it answered at once without data: else this would ask in a tight loop."""
         pace_s = min(max(max_wait_s, LEAST_WAIT_S), MOST_WAIT_S)
         self.not_before = max(self.not_before, self._asked_at + pace_s)
 
-    def send(self, body: bytes, asked: dict[Key, P], now: float) -> None:
+    def send(self, body: bytes, pending: dict[Key, P], now: float) -> None:
         """Ask for records; raises TransportError."""
         if self.transport is None:
             raise TransportError("not connected")
         self.correlation_id = next(self._ids) & 0x7FFFFFFF
-        self.asked = self.base = asked
-        self.moved, self.heard_at, self._asked_at = {}, now, now
+        self.pending = self.base = pending
+        self.advanced, self.heard_at, self._asked_at = {}, now, now
         self.transport.send(framed(FETCH, self.version, self.correlation_id, self._client_id, body))
-        self.sent = self.transport.flush()
+        self.flushed = self.transport.flush()
 
     def readable(self) -> bool:
         """Whether there is something to take, if only the connection's end."""
-        waiting = select.poll()
+        poller = select.poll()
         if self.transport is not None:
-            self.transport.expect(0)  # else little would be nothing
-            waiting.register(self.transport, select.POLLIN)
-        return bool(waiting.poll(0))
+            self.transport.expect(0)  # else a few bytes would not show
+            poller.register(self.transport, select.POLLIN)
+        return bool(poller.poll(0))
 
     def receive(self, now: float) -> memoryview | None:
         """Take what has come, once a selector has told of it; a whole answer, or None.  Raises TransportError."""
         if self.transport is None:
             return None
-        self.sent = self.transport.flush()
-        before = self.frames.filled
+        self.flushed = self.transport.flush()
+        old_size = self.frames.filled
         answer = self.frames.read(self.transport)
-        if answer is None or before:  # a part of a record of TLS fills nothing yet
+        if answer is None or old_size:  # a part of a record of TLS fills nothing yet
             self.heard_at = now
-        if answer is not None and self.asked is None:
-            raise TransportError("an answer that nobody asked for")
+        if answer is not None and self.pending is None:
+            raise TransportError("an answer to no request")
         return answer
 
     def rest_s(self, now: float, pace_s: float) -> float:
@@ -185,6 +185,6 @@ class BrokerLink(Generic[P]):
         """Close the connection, and forget what depended on it."""
         if self.transport is not None:
             self.transport.close()
-        self.transport, self.asked = None, None
+        self.transport, self.pending = None, None
         self.frames.clear()
         self.session.drop_session()

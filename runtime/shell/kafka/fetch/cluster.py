@@ -18,32 +18,32 @@ class Cluster:
         """``age_s``: after how long to ask although nothing is missing; inf: never."""
         self.nodes: Mapping[int, Node] = {}
         self.topics: Mapping[str, Topic] = {}
-        self.distrusted = ""  # why those who could be asked are not to be trusted, if that is so
+        self.distrusted = ""  # why we refused the brokers that could be asked; "" if we did not
         self._asker, self._age_s = asker, age_s
-        self._asking, self._ask_at, self._in_vain, self._asked_at = False, 0.0, 0, float("-inf")
+        self._pending, self._ask_at, self._in_vain, self._asked_at = False, 0.0, 0, float("-inf")
         self._well = True  # the last question was answered
 
-    def is_due(self, lost: bool, now: float) -> bool:
-        """Whether to ask now; ``lost``: something is missing, for which the question is repeated ever more slowly."""
-        if not lost and self._well:
+    def is_due(self, missing: bool, now: float) -> bool:
+        """Whether to ask now; ``missing``: something is not known, and is asked for again, more slowly each time."""
+        if not missing and self._well:
             self._in_vain = 0
-        return not self._asking and now >= self._ask_at and (lost or now - self._asked_at >= self._age_s)
+        return not self._pending and now >= self._ask_at and (missing or now - self._asked_at >= self._age_s)
 
     def ask(
         self,
         jobs: BackgroundWork,
         topics: Collection[str],
         silent: Collection[Node],
-        then: Callable[[Metadata | Exception], None],
+        callback: Callable[[Metadata | Exception], None],
     ) -> None:
-        """Ask for these topics, brokers that are ``silent`` last; ``then`` is to call ``answered``."""
-        known = list(self.nodes.values())
-        jobs.start(lambda: self._asker.ask(topics, known, silent), then, self._asker.close)
-        self._asking = True
+        """Ask for these topics, brokers that are ``silent`` last; ``callback`` is to call ``take_answer``."""
+        nodes = list(self.nodes.values())
+        jobs.start(lambda: self._asker.ask(topics, nodes, silent), callback, self._asker.close)
+        self._pending = True
 
-    def answered(self, result: Metadata | Exception, now: float) -> None:
-        """Take in what was found, or that nobody answered."""
-        self._asking = False
+    def take_answer(self, result: Metadata | Exception, now: float) -> None:
+        """Take over the metadata, or note the failure."""
+        self._pending = False
         self._in_vain += 1
         self._well = isinstance(result, Metadata)
         self._ask_at = now + backoff(self._in_vain, result if isinstance(result, Exception) else None)
@@ -53,14 +53,14 @@ class Cluster:
             self.nodes, self.topics = result.nodes, {**self.topics, **result.topics}
 
     def refusal(self, now: float) -> str:
-        """Why nobody is to be asked now, where that is because we don't trust who would answer."""
-        return self.distrusted if now < self._ask_at and not self._asking else ""
+        """Why no broker is asked now, where that is because we don't trust them."""
+        return self.distrusted if now < self._ask_at and not self._pending else ""
 
     def forget(self, topic: str) -> None:
-        """What is assigned next is not to rest upon what is known of this topic."""
-        self.topics = {name: found for name, found in self.topics.items() if name != topic}
+        """Forget a topic, so that the next assignment waits for new metadata."""
+        self.topics = {name: entry for name, entry in self.topics.items() if name != topic}
 
     def close(self) -> None:
         """Close the connection; what is under way closes it itself."""
-        if not self._asking:
+        if not self._pending:
             self._asker.close()

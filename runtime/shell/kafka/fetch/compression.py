@@ -43,36 +43,36 @@ class _Stream:
     """Snappy's blocks one after the other: each can only be unpacked as a whole."""
 
     def __init__(self, blocks: list[memoryview], lengths: list[int]) -> None:
-        self._left = zip(blocks, lengths, strict=True)
+        self._blocks = zip(blocks, lengths, strict=True)
         self._codec = pa.Codec("snappy")
         self._plain = memoryview(b"")
 
-    def readinto(self, into: memoryview) -> int:
+    def readinto(self, target: memoryview) -> int:
         """Write the next bytes; less than there is room for only at the end.  Raises OSError."""
-        at = 0
-        while at < len(into):
+        position = 0
+        while position < len(target):
             if not self._plain:
-                block = next(self._left, None)
+                block = next(self._blocks, None)
                 if block is None:
                     break
                 self._plain = memoryview(self._codec.decompress(*block)).cast("B")
-            part = self._plain[: len(into) - at]
-            into[at : at + len(part)] = part
-            at, self._plain = at + len(part), self._plain[len(part) :]
-        return at
+            part = self._plain[: len(target) - position]
+            target[position : position + len(part)] = part
+            position, self._plain = position + len(part), self._plain[len(part) :]
+        return position
 
 
 def _blocks(packed: memoryview) -> Iterator[memoryview]:
-    at = _XERIAL_HEADER
-    while at < len(packed):
-        if len(packed) - at < _LENGTH.size:
+    position = _XERIAL_HEADER
+    while position < len(packed):
+        if len(packed) - position < _LENGTH.size:
             raise ValueError("the last snappy block is cut short")
-        (length,) = _LENGTH.unpack_from(packed, at)
-        at += _LENGTH.size
-        if not 0 < length <= len(packed) - at:
-            raise ValueError(f"a snappy block of {length} bytes, of which {len(packed) - at} are there")
-        yield packed[at : at + length]
-        at += length
+        (length,) = _LENGTH.unpack_from(packed, position)
+        position += _LENGTH.size
+        if not 0 < length <= len(packed) - position:
+            raise ValueError(f"a snappy block of {length} bytes, of which {len(packed) - position} are there")
+        yield packed[position : position + length]
+        position += length
 
 
 def _plain_length(block: memoryview) -> int:

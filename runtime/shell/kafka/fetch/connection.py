@@ -63,13 +63,13 @@ class Transport:
     monotonic time after which the broker wants to see the login again and closes the connection; inf where it doesn't.
     """
 
-    def __init__(self, where: str, connected: _Socket, versions: Versions, session_ends: float, hint: str) -> None:
+    def __init__(self, server: str, connected: _Socket, versions: Versions, session_ends: float, hint: str) -> None:
         connected.settimeout(0)
         self.socket = connected
         self.versions = versions
         self.session_ends = session_ends
         self._records = isinstance(connected, ssl.SSLSocket)  # of TLS, 16 KiB at most, one with each call
-        self._where = where
+        self._server = server
         self._hint = hint  # until something has come
         self._unsent = bytearray()
         self._expected = 1
@@ -92,7 +92,7 @@ class Transport:
         except _NOT_NOW:
             return False
         except OSError as error:
-            raise self._gone(error) from None
+            raise self._connection_error(error) from None
         return True
 
     def recv_into(self, view: memoryview) -> int:
@@ -100,29 +100,29 @@ class Transport:
 
         When the view comes back full there may be more, which a selector can't see: TLS has it decrypted already.
         """
-        taken = 0
+        received = 0
         try:
-            while taken < len(view):
-                more = self.socket.recv_into(view[taken:])
-                taken += more
-                if not more and not taken:
-                    raise self._gone(None)
+            while received < len(view):
+                more = self.socket.recv_into(view[received:])
+                received += more
+                if not more and not received:
+                    raise self._connection_error(None)
                 if not more or not self._records:
                     break
         except _NOT_NOW:
             pass
         except OSError as error:
-            if not taken:  # else it comes again with the next call, as an end does
-                raise self._gone(error) from None
-        if taken:
+            if not received:  # else it comes again with the next call, as an end does
+                raise self._connection_error(error) from None
+        if received:
             self._hint = ""
-        return taken
+        return received
 
     def expect(self, nbytes: int) -> None:
         """Let a selector tell of the next bytes only when most of so many have come: one wake-up for many segments.
 
         Nothing is lost by it: the end of the stream is told at once, and the bytes meant are certain to come.  But what comes
-        slowly is not told for long: who judges by the clock has to expect 0 before.
+        slowly does not show for long: set it to 0 before you conclude from silence.
         """
         least = max(1, min(nbytes - _TLS_RECORD, MOST_EXPECTED))
         if least != self._expected:
@@ -135,32 +135,32 @@ class Transport:
         with contextlib.suppress(OSError):
             self.socket.close()
 
-    def _gone(self, error: OSError | None) -> TransportError:
-        return TransportError(f"{self._where} {_what_went(error)}{self._hint}")
+    def _connection_error(self, error: OSError | None) -> TransportError:
+        return TransportError(f"{self._server} {_what_went(error)}{self._hint}")
 
 
 def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Transport:
     """Connect and log in, within ``timeout_s`` (or ``socket.connection.setup.timeout.ms``, if that is less).
 
     All addresses of the name are tried in turn, each with an equal share of the time that is left.  Blocks; resolving
-    the name takes as long as the system likes.  Raises ConnectionRefused for what another try won't change soon, Distrusted where the
-    broker is not whom we trust, UnsupportedBroker where it needs librdkafka, else TransportError.
+    the name takes as long as the system likes.  Raises ConnectionRefused for what another try won't change soon, Distrusted where
+    we do not trust the broker, UnsupportedBroker where it needs librdkafka, else TransportError.
     """
     deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
-    where = joined(host, port)
+    server = joined(host, port)
     addresses = _resolve(host, port, settings)
     failures: list[str] = []
     for number, (family, address) in enumerate(addresses):
         now = time.monotonic()
         share = now + (deadline - now) / (len(addresses) - number)
         try:
-            return _Setup(host, where, settings, share, family).run(address)
+            return _Setup(host, server, settings, share, family).run(address)
         except (ConnectionRefused, UnsupportedBroker):
             raise
         except TransportError as error:
             failures.append(str(error))
         except OSError as error:  # a family that this machine has not, or no descriptor left
-            failures.append(f"no socket for {where} at {address[0]}: {error.strerror}")
+            failures.append(f"no socket for {server} at {address[0]}: {error.strerror}")
     raise TransportError("; ".join(dict.fromkeys(failures)))
 
 
@@ -171,14 +171,14 @@ def _resolve(host: str, port: int, settings: Settings) -> list[tuple[int, Any]]:
             f"{joined(host, port)}, {wrong}: see kafka.bootstrap.servers and the brokers' advertised.listeners"
         )
     try:
-        found = socket.getaddrinfo(bare(host), port, settings.family, socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(bare(host), port, settings.family, socket.SOCK_STREAM)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise TransportError(
             f"the name of {joined(host, port)} can't be resolved ({reason}): see kafka.bootstrap.servers and the brokers' "
             "advertised.listeners"
         ) from None
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in entries))
 
 
 def _what_went(error: OSError | None) -> str:
@@ -220,12 +220,12 @@ def _login_words(error: int, offered: str) -> str:
 class _Setup:
     """One attempt at one address, up to a deadline."""
 
-    def __init__(self, host: str, where: str, settings: Settings, deadline: float, family: int) -> None:
+    def __init__(self, host: str, server: str, settings: Settings, deadline: float, family: int) -> None:
         self._host = bare(host)
-        self._where = where
+        self._server = server
         self._settings = settings
         self._deadline = deadline
-        self._sent = 0
+        self._last_id = 0
         self._tokens: TokenSource | None = None
         self._token: LoginToken | None = None  # with which we log in
         self._socket: _Socket = socket.socket(family, socket.SOCK_STREAM)
@@ -240,7 +240,7 @@ class _Setup:
             versions = self._versions()
             if self._settings.mechanism:
                 ends = self._login(versions)
-            return Transport(self._where, self._socket, versions, ends, self._hint())
+            return Transport(self._server, self._socket, versions, ends, self._hint())
         except BaseException:
             self._socket.close()
             raise
@@ -259,17 +259,17 @@ class _Setup:
                     self._socket.setsockopt(socket.SOL_SOCKET, option, size)
             self._arm().connect(address)
         except OSError as error:
-            why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror
+            reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror
             raise TransportError(
-                f"no connection to {self._where} at {address[0]}: {why}; is the broker up, and is this where it listens?"
+                f"no connection to {self._server} at {address[0]}: {reason}; is the broker up, and is this where it listens?"
             ) from None
 
     def _arm(self) -> _Socket:
         """The socket, to wait on up to the deadline."""
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
             raise TimeoutError
-        self._socket.settimeout(left)
+        self._socket.settimeout(left_s)
         return self._socket
 
     # --- TLS --------------------------------------------------------------------------------------
@@ -280,17 +280,17 @@ class _Setup:
             self._arm()
             self._socket.do_handshake()
         except TimeoutError:
-            raise TransportError(f"{self._where} gave no answer to TLS in time; {_PLAINTEXT}") from None
+            raise TransportError(f"{self._server} gave no answer to TLS in time; {_PLAINTEXT}") from None
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError):
             raise TransportError(
-                f"{self._where} closed the connection during the TLS handshake; {_PLAINTEXT}"
+                f"{self._server} closed the connection during the TLS handshake; {_PLAINTEXT}"
             ) from None
         except ssl.SSLCertVerificationError as error:
-            raise Distrusted(f"{self._where} {_tls_words(error)}") from None
+            raise Distrusted(f"{self._server} {_tls_words(error)}") from None
         except ssl.SSLError as error:
-            raise ConnectionRefused(f"{self._where} {_tls_words(error)}") from None
+            raise ConnectionRefused(f"{self._server} {_tls_words(error)}") from None
         except (OSError, ValueError) as error:
-            raise TransportError(f"{self._where} is no host for TLS: {error}") from None
+            raise TransportError(f"{self._server} is no host for TLS: {error}") from None
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -306,21 +306,21 @@ class _Setup:
         else:
             entries = answer.tagged_entries() if not error else []
         if error:
-            raise TransportError(f"{self._where} won't tell its versions: Kafka's error {error}")
+            raise TransportError(f"{self._server} won't tell its versions: Kafka's error {error}")
         return {key: (least, most) for key, least, most in entries}
 
     def _login(self, versions: Versions) -> float:
         """Log in; the monotonic time until which it holds, inf for ever."""
         mechanism = self._settings.mechanism
         if versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1 or versions.get(SASL_AUTHENTICATE, (9, 9))[0] > 1:
-            old = f"{self._where} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
-            # librdkafka would log in there without SCRAM's least number of iterations, whoever it is that says so.
+            old = f"{self._server} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
+            # librdkafka would log in there without SCRAM's least number of iterations, also at an impostor's port.
             raise UnsupportedBroker(old) if mechanism == "PLAIN" else Distrusted(old)
         answer = self._ask(SASL_HANDSHAKE, 1, _string(mechanism))
         (error,) = answer.take(">h")
         if error:
             offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
-            raise ConnectionRefused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
+            raise ConnectionRefused(f"{self._server} refused {mechanism}: {_login_words(error, offered)}")
         version = min(1, versions[SASL_AUTHENTICATE][1])
         login = self._login_messages(mechanism)
         try:
@@ -361,19 +361,19 @@ class _Setup:
         if self._tokens is not None and self._token is not None:
             self._tokens.doubt(self._token)
             reason = reason.replace(self._token.value, REDACTED)
-            said = self._settings.redacted(f"{self._where} refused the login by {BEARER}: {reason}")
-            return f"{said}; see what kafka.sasl.oauthbearer.provider returns, and the broker's log"
+            message = self._settings.redacted(f"{self._server} refused the login by {BEARER}: {reason}")
+            return f"{message}; see what kafka.sasl.oauthbearer.provider returns, and the broker's log"
         (user, _), mechanism = self._settings.credentials, self._settings.mechanism
-        what = "is not the one to take" if by_us else "refused"
-        said = f"{self._where} {what} the login of {user} by {mechanism}: {self._settings.redacted(reason)}"
+        verb = "is not the one to take" if by_us else "refused"
+        message = f"{self._server} {verb} the login of {user} by {mechanism}: {self._settings.redacted(reason)}"
         if by_us:
-            return f"{said}; see the broker, and who may be between it and us"
-        return f"{said}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"
+            return f"{message}; see the broker, and who may be between it and us"
+        return f"{message}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"
 
     def _ask(self, key: int, version: int, body: bytes) -> _BrokerAnswer:
         """Send one request and wait for its answer; ApiVersions alone has the flexible header, from version 3."""
-        self._sent += 1
-        head = struct.pack(">hhi", key, version, self._sent) + _string(self._settings.client_id)
+        self._last_id += 1
+        head = struct.pack(">hhi", key, version, self._last_id) + _string(self._settings.client_id)
         if key == API_VERSIONS and version >= 3:
             head += b"\0"
         try:
@@ -381,31 +381,31 @@ class _Setup:
             (size,) = struct.unpack(">i", self._receive(4))
             if not 4 <= size <= LARGEST_ANSWER:
                 raise self._stranger()
-            answer = _BrokerAnswer(self._where, self._receive(size))
+            answer = _BrokerAnswer(self._server, self._receive(size))
         except TimeoutError:
-            raise TransportError(f"{self._where} gave no answer in time; {self._doubt()}") from None
+            raise TransportError(f"{self._server} gave no answer in time; {self._doubt()}") from None
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-            raise TransportError(f"{self._where} {_what_went(error)}; {self._doubt()}") from None
+            raise TransportError(f"{self._server} {_what_went(error)}; {self._doubt()}") from None
         except ssl.SSLError as error:  # TLS 1.3: that our certificate is missing, a broker says after the handshake
-            raise ConnectionRefused(f"{self._where} {_tls_words(error)}") from None
+            raise ConnectionRefused(f"{self._server} {_tls_words(error)}") from None
         except OSError as error:
-            raise TransportError(f"{self._where} {_what_went(error)}; {self._doubt()}") from None
-        if answer.take(">i") != (self._sent,):
+            raise TransportError(f"{self._server} {_what_went(error)}; {self._doubt()}") from None
+        if answer.take(">i") != (self._last_id,):
             raise self._stranger()
         return answer
 
     def _receive(self, size: int) -> bytearray:
         data = bytearray(size)
-        view, taken = memoryview(data), 0
-        while taken < size:
-            more = self._arm().recv_into(view[taken:])
+        view, received = memoryview(data), 0
+        while received < size:
+            more = self._arm().recv_into(view[received:])
             if not more:
-                raise TransportError(f"{self._where} closed the connection; {self._doubt()}")
-            taken += more
+                raise TransportError(f"{self._server} closed the connection; {self._doubt()}")
+            received += more
         return data
 
     def _stranger(self) -> TransportError:
-        return TransportError(f"{self._where} does not speak Kafka's protocol; {self._doubt()}")
+        return TransportError(f"{self._server} does not speak Kafka's protocol; {self._doubt()}")
 
     def _hint(self) -> str:
         """Why the broker may hang up on the first request."""
@@ -421,21 +421,21 @@ class _Setup:
 class _BrokerAnswer:
     """The bytes of one answer, taken from front to back; raises TransportError where it is too short."""
 
-    def __init__(self, where: str, data: bytearray) -> None:
-        self._where = where
+    def __init__(self, server: str, data: bytearray) -> None:
+        self._server = server
         self._data = data
-        self._at = 0
+        self._position = 0
 
     def take(self, layout: str) -> tuple[Any, ...]:
         """The next fields, in struct's notation."""
         try:
-            found = struct.unpack_from(layout, self._data, self._at)
+            fields = struct.unpack_from(layout, self._data, self._position)
         except struct.error:
             raise TransportError(
-                f"{self._where} sent an answer that is cut short: it does not speak Kafka's protocol"
+                f"{self._server} sent an answer that is cut short: it does not speak Kafka's protocol"
             ) from None
-        self._at += struct.calcsize(layout)
-        return found
+        self._position += struct.calcsize(layout)
+        return fields
 
     def string(self) -> str:
         """A string; "" for null."""

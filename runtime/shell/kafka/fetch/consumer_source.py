@@ -84,10 +84,10 @@ class ConsumerSource(RecordSource):
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching; see ``RecordSource``."""
-        gone = [tp for tp in partitions if tp in self._ends]
-        if gone:
-            self._consumer.incremental_unassign([KafkaPartition(*tp) for tp in gone])
-            for tp in gone:
+        removed = [tp for tp in partitions if tp in self._ends]
+        if removed:
+            self._consumer.incremental_unassign([KafkaPartition(*tp) for tp in removed])
+            for tp in removed:
                 del self._ends[tp]
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
@@ -104,15 +104,15 @@ class ConsumerSource(RecordSource):
     def _take(self, limit: int) -> list[Message]:
         """What is there, some at a time: as long as it isn't known how large the next ones are, few."""
         messages: list[Message] = []
-        left = float(self._batch_bytes)
-        while len(messages) < limit and left > 0:
-            wanted = max(1, min(CHUNK, limit - len(messages), int(left / self._mean_size)))
-            more = self._consumer.consume(wanted, 0)
+        room = float(self._batch_bytes)
+        while len(messages) < limit and room > 0:
+            count = max(1, min(CHUNK, limit - len(messages), int(room / self._mean_size)))
+            more = self._consumer.consume(count, 0)
             messages += more
-            if len(more) < wanted:
+            if len(more) < count:
                 break
-            size = sum(map(len, more)) + ROW_BYTES * wanted
-            left, self._mean_size = left - size, max(self._mean_size, size / wanted)
+            size = sum(map(len, more)) + ROW_BYTES * count
+            room, self._mean_size = room - size, max(self._mean_size, size / count)
         return messages
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -148,16 +148,16 @@ class ConsumerSource(RecordSource):
         if all(map(is_, errors, repeat(None))):  # `==` on a KafkaError leaves an exception pending
             yield from self._runs(messages)
             return
-        at = 0
+        start = 0
         for i, error in enumerate(errors):
             if error is None:
                 continue
-            if at < i:
-                yield from self._runs(messages[at:i])
-            at = i + 1
+            if start < i:
+                yield from self._runs(messages[start:i])
+            start = i + 1
             yield from self._error(messages[i], error)
-        if at < len(messages):
-            yield from self._runs(messages[at:])
+        if start < len(messages):
+            yield from self._runs(messages[start:])
 
     def _error(self, message: Message, error: KafkaError) -> Iterator[Event]:
         topic, partition, code = message.topic(), message.partition(), error.code()
@@ -177,11 +177,11 @@ class ConsumerSource(RecordSource):
         if one_topic and partitions.count(partitions[0]) == len(partitions):
             yield self._records(messages)
             return
-        at = 0
+        start = 0
         for _, run in groupby(zip(map(Message.topic, messages), partitions, strict=True)):
             n = sum(1 for _ in run)
-            yield self._records(messages[at : at + n])
-            at += n
+            yield self._records(messages[start : start + n])
+            start += n
 
     def _records(self, messages: Sequence[Message]) -> Records | PartitionError:
         tp = TopicPartition(messages[0].topic() or "", messages[0].partition() or 0)

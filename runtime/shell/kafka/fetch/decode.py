@@ -1,4 +1,4 @@
-"""What a fetching client has received, decoded in C piece by piece: nothing is unpacked before somebody wants its records."""
+"""What a fetching client has received, decoded in C piece by piece: nothing is unpacked before its records are asked for."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ ROW_BYTES = 40  # more than that of a record is asked for: the next batch may no
 WINDOW = 1 << 20  # most batches are there with the first piece; one that is damaged has no record then
 
 
-class Later(Enum):
-    """Not an event: much was unpacked, and no record was in it yet that is wanted."""
+class NotYet(Enum):
+    """Not an event: much was unpacked without a record in the range yet, and other partitions have a turn."""
 
-    LATER = 0
+    NOT_YET = 0
 
 
 class PartDecoder:
@@ -54,27 +54,27 @@ class PartDecoder:
             fetched.high_watermark, fetched.aborted if committed else None,
         )  # fmt: skip
 
-    def take(self, partition: Partition, part: _native.Part, records: int, nbytes: int) -> Event | Later | None:
+    def take(self, partition: Partition, part: _native.Part, records: int, nbytes: int) -> Event | NotYet | None:
         """The next run of records, None after the last; a fault ends the partition.
 
-        Raises MemoryError that says where, and whatever Python makes of a batch: the part is no more what it was.
+        Raises MemoryError that says where, and any error of Python's while a batch is made: the part is then of no use.
         """
         try:
             native_event = part.take(records, nbytes)
         except MemoryError as error:
             raise MemoryError(
-                f"no memory for the records of topic {partition.tp.topic} partition {partition.tp.partition} from offset {partition.taken} on, "
+                f"no memory for the records of topic {partition.tp.topic} partition {partition.tp.partition} from offset {partition.next_offset} on, "
                 f"of {partition.record_bytes} bytes each lately"
             ) from error
         if native_event is None:
             return None
         if native_event[0] == _native.UNPACKING:
-            return Later.LATER
+            return NotYet.NOT_YET
         if native_event[0] == _native.TOO_LARGE:
-            return PartitionError(partition.tp, self._too_large(partition, *native_event[3:5]), partition.taken)
+            return PartitionError(partition.tp, self._too_large(partition, *native_event[3:5]), partition.next_offset)
         event = _event(partition, native_event)
         if isinstance(event, Records):
-            partition.taken = event.next_offset
+            partition.next_offset = event.next_offset
             if event.batch is not None:
                 records, nbytes = part.begun()  # what crossed the network, whatever becomes columns
                 partition.record_bytes = nbytes // records + ROW_BYTES

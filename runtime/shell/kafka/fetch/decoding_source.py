@@ -36,28 +36,28 @@ from sparkcohort.runtime.values.formats import DECODER_FAILED, TOO_LARGE, Mode
 
 HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
 MOST_MADE = 256 << 20
-"""Bytes that one poll makes of what it is given, about; the rest is fetched again.  A null of a struct of many fields is one
-byte in a message: what is small where it comes from could be more than there is memory."""
+"""About so many bytes of columns one poll decodes; other records are fetched again.  A null of a struct of many fields is
+one byte in a message, so a small batch can become more than there is memory."""
 ENOUGH_MEMORY = 64 << 20
 TELL_S = 60.0  # one line for each topic and reason in so long
 _log = logging.getLogger("sparkcohort.values")
 
 
-class _Bad(NamedTuple):
-    of: Field
-    what: Malformed
+class _BadValue(NamedTuple):
+    field: Field
+    fault: Malformed
 
 
 class _Refetch(Enum):
-    """What is told in place of rows that are not made now."""
+    """In place of rows that are not decoded now."""
 
     POLL_IS_FULL = "this poll has made enough"
 
 
 class _Attempt(NamedTuple):
-    before: Event
-    after: Event | RegistryError | _Refetch
-    bad: list[_Bad]
+    event: Event
+    outcome: Event | RegistryError | _Refetch
+    bad: list[_BadValue]
 
 
 class DecodingSource(RecordSource):
@@ -68,63 +68,62 @@ class DecodingSource(RecordSource):
         self._source, self._columns = source, columns
         self._schema = arrow_rows.schema(columns)
         self._decoded = {each.field: each for each in columns if each.decoding.of_structs and each.field in CORRUPT}
-        self._asked = {each.field for each in columns}
+        self._fields = {each.field for each in columns}
         self._headers = next((each.name for each in raw_columns(columns) if each.field is Field.HEADERS), "")
         self._free: SimpleQueue[dict[Field, Decoder]] = SimpleQueue()
         for _ in range(threads):
             self._free.put(
-                {of: new_decoder(each.decoding, each.type, of.name.lower()) for of, each in self._decoded.items()}
+                {c.field: new_decoder(c.decoding, c.type, c.field.name.lower()) for c in self._decoded.values()}
             )
         self._pool = ThreadPoolExecutor(threads, "cohort-decode") if threads > 1 else None
         self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
-        self._waiting: dict[
-            TopicPartition, float
-        ] = {}  # until when, for a schema or the next poll; nothing of these is fetched
+        # Until when a partition waits for a schema or the next poll; nothing of it is fetched.
+        self._resume_at: dict[TopicPartition, float] = {}
         self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
         self._failed: set[TopicPartition] = set()
-        self._made = 0  # bytes, by this poll
+        self._built = 0  # bytes, by this poll
         self.malformed: Counter[tuple[str, str]] = Counter()
-        self._told: dict[tuple[str, str], float] = {}
-        self._untold: Counter[tuple[str, str]] = Counter()  # since the last line
+        self._logged_at: dict[tuple[str, str], float] = {}
+        self._unlogged: Counter[tuple[str, str]] = Counter()  # since the last line
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """As ``RecordSource``; nothing of a partition, as long as the schema of its next record can't be had."""
         self._resume()
-        self._made = 0
+        self._built = 0
         events = self._source.poll(timeout_s, records)
-        beside = self._pool.map if self._pool is not None and len(events) > 1 else map
-        found: list[Event] = []
-        for before, after, bad in chain.from_iterable(beside(self._attempt, events)):
-            if before.tp in self._waiting or before.tp in self._failed or before.tp not in self._spans:
-                continue  # its positions move in order
-            if isinstance(after, RegistryError):
-                self._hold(before.tp, after)
-            elif isinstance(after, _Refetch):
-                self._source.unassign([before.tp])
-                self._waiting[before.tp] = 0.0
+        run_all = self._pool.map if self._pool is not None and len(events) > 1 else map
+        results: list[Event] = []
+        for event, outcome, bad in chain.from_iterable(run_all(self._attempt, events)):
+            if event.tp in self._resume_at or event.tp in self._failed or event.tp not in self._spans:
+                continue  # it was given up for another batch of this poll: positions move in order
+            if isinstance(outcome, RegistryError):
+                self._hold(event.tp, outcome)
+            elif isinstance(outcome, _Refetch):
+                self._source.unassign([event.tp])
+                self._resume_at[event.tp] = 0.0
             else:
-                found.append(after)
-                self._note(before, after, bad)
-        return found
+                results.append(outcome)
+                self._note(event, outcome, bad)
+        return results
 
     def _hold(self, tp: TopicPartition, error: RegistryError) -> None:
-        """Throw away what needs the schema, to fetch it again: nobody counts what would be kept."""
+        """Throw away records that wait for their schema, and fetch them again later: kept, they would count for no limit."""
         self.last_error = str(error)
         self._source.unassign([tp])
         pause = min(2 * self._pauses.get(tp, HOLD_S / 2), MOST_HOLD_S)
         self._pauses[tp] = pause
-        self._waiting[tp] = time.monotonic() + pause
+        self._resume_at[tp] = time.monotonic() + pause
 
     def _resume(self) -> None:
         now = time.monotonic()
-        due = [tp for tp, at in self._waiting.items() if at <= now] if self._waiting else []
+        due = [tp for tp, time_s in self._resume_at.items() if time_s <= now] if self._resume_at else []
         for tp in due:
-            del self._waiting[tp]
+            del self._resume_at[tp]
         if due:
             self._source.assign({tp: self._spans[tp] for tp in due})
 
     def _attempt(self, event: Event) -> list[_Attempt]:
-        """In any thread; what is counted and told waits for the one that polls."""
+        """In any thread; counting and logging is left to the thread that polls."""
         if not isinstance(event, Records) or event.batch is None or event.runs is None:
             return [_Attempt(event, event, [])]
         decoders = self._free.get()
@@ -139,14 +138,14 @@ class DecodingSource(RecordSource):
         self, event: Records, batch: pa.RecordBatch, runs: OffsetRuns, decoders: Mapping[Field, Decoder]
     ) -> list[_Attempt]:
         """A batch that its decoder can't read is read in halves: a record that it can't read alone is bad, and costs itself."""
-        if self._made > MOST_MADE:
+        if self._built > MOST_MADE:
             return [_Attempt(event, _Refetch.POLL_IS_FULL, [])]
         fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
-        for of, decoder in decoders.items():
-            raw = batch.column(self._decoded[of].name)
-            headers = batch.column(self._headers) if self._decoded[of].decoding.registry else None
+        for field, decoder in decoders.items():
+            raw = batch.column(self._decoded[field].name)
+            headers = batch.column(self._headers) if self._decoded[field].decoding.registry else None
             try:
-                fields[of] = decoder(raw, headers)
+                fields[field] = decoder(raw, headers)
             except RegistryError:
                 raise
             except Exception as error:
@@ -155,9 +154,9 @@ class DecodingSource(RecordSource):
                         chain.from_iterable(self._decode(*each, decoders) for each in _halves(event, batch, runs))
                     )
                 if isinstance(error, MemoryError) and not _memory_is_left():
-                    raise  # true of the machine and not of the record: the reader tries again
-                nothing = pa.nulls(1, self._schema.field(self._decoded[of].name).type)
-                fields[of] = nothing, [_undecodable(error)]
+                    raise  # the machine has no memory, the record is not bad: the reader tries again
+                nulls = pa.nulls(1, self._schema.field(self._decoded[field].name).type)
+                fields[field] = nulls, [_undecodable(error)]
         return [self._row_by_row(event, batch, runs, fields)]
 
     def _row_by_row(
@@ -168,65 +167,66 @@ class DecodingSource(RecordSource):
         fields: Mapping[Field, tuple[pa.Array, list[Malformed]]],
     ) -> _Attempt:
         arrays = {each.field: batch.column(each.name) for each in self._columns if each.field not in CORRUPT.values()}
-        nbytes, dropped, malformed = event.nbytes, set[int](), list[_Bad]()
-        for of, (decoded, bad) in fields.items():
-            raw, arrays[of] = arrays[of], decoded
-            arrays[CORRUPT[of]] = _only(raw, bad)
-            malformed += [_Bad(of, each) for each in bad]
-            mode = self._decoded[of].decoding.mode
+        nbytes, dropped, malformed = event.nbytes, set[int](), list[_BadValue]()
+        for field, (decoded, bad) in fields.items():
+            raw, arrays[field] = arrays[field], decoded
+            arrays[CORRUPT[field]] = _bad_bytes(raw, bad)
+            malformed += [_BadValue(field, each) for each in bad]
+            mode = self._decoded[field].decoding.mode
             if bad and mode is Mode.FAILFAST:
-                return _Attempt(event, self._failure(event, of, bad[0]), malformed)
+                return _Attempt(event, self._failure(event, field, bad[0]), malformed)
             if mode is Mode.DROPMALFORMED:
                 dropped.update(each.row for each in bad)
-            nbytes += arrays[of].nbytes - raw.nbytes + (arrays[CORRUPT[of]].nbytes if CORRUPT[of] in self._asked else 0)
-        if self._headers and Field.HEADERS not in self._asked:
+            nbytes += arrays[field].nbytes - raw.nbytes
+            nbytes += arrays[CORRUPT[field]].nbytes if CORRUPT[field] in self._fields else 0
+        if self._headers and Field.HEADERS not in self._fields:
             nbytes -= batch.column(self._headers).nbytes
-        self._made += nbytes  # by several threads: what is lost of it now and then does not matter
-        made = pa.RecordBatch.from_arrays([arrays[each.field] for each in self._columns], schema=self._schema)
+        self._built += nbytes  # by several threads: an addition may be lost, and the limit is a rough one
+        rows_batch = pa.RecordBatch.from_arrays([arrays[each.field] for each in self._columns], schema=self._schema)
         if not dropped:
-            return _Attempt(event, Records(event.tp, event.next_offset, made, nbytes, runs), malformed)
-        rows = made.num_rows
-        kept = [row for row in range(rows) if row not in dropped]
-        if not kept:
+            return _Attempt(event, Records(event.tp, event.next_offset, rows_batch, nbytes, runs), malformed)
+        rows = rows_batch.num_rows
+        good_rows = [row for row in range(rows) if row not in dropped]
+        if not good_rows:
             return _Attempt(event, Records(event.tp, event.next_offset, None, 0), malformed)
-        made, nbytes = made.take(pa.array(kept)), nbytes * len(kept) // rows
-        left = Records(event.tp, event.next_offset, made, nbytes, runs.drop_rows(dropped, rows))
-        return _Attempt(event, left, malformed)
+        rows_batch, nbytes = rows_batch.take(pa.array(good_rows)), nbytes * len(good_rows) // rows
+        records = Records(event.tp, event.next_offset, rows_batch, nbytes, runs.drop_rows(dropped, rows))
+        return _Attempt(event, records, malformed)
 
-    def _failure(self, event: Records, of: Field, bad: Malformed) -> PartitionError:
-        which, decoding = of.name.lower(), self._decoded[of].decoding
+    def _failure(self, event: Records, field: Field, bad: Malformed) -> PartitionError:
+        column, decoding = field.name.lower(), self._decoded[field].decoding
         error = MalformedRecordError(
-            f"{_place(event, bad.row)}: the {which} can't be read as {decoding.format}: {bad.message}; {which}.mode="
+            f"{_place(event, bad.row)}: the {column} can't be read as {decoding.format}: {bad.message}; {column}.mode="
             f"permissive makes it null, dropmalformed leaves the record out"
         )
         return PartitionError(event.tp, error, event.runs.offset_of(bad.row) if event.runs else -1)
 
-    def _note(self, before: Event, after: Event, malformed: list[_Bad]) -> None:
-        if not isinstance(before, Records):
+    def _note(self, event: Event, outcome: Event, malformed: list[_BadValue]) -> None:
+        if not isinstance(event, Records):
             return
-        self._spans[before.tp] = before.next_offset, self._spans[before.tp][1]
-        self._pauses.pop(before.tp, None)
-        self.malformed.update((before.tp.topic, bad.reason) for _, bad in malformed)
-        for of, bad in malformed:
-            self._tell(before, of, bad)
-        if isinstance(after, PartitionError):
-            self._failed.add(after.tp)
-            self._source.unassign([after.tp])
+        self._spans[event.tp] = event.next_offset, self._spans[event.tp][1]
+        self._pauses.pop(event.tp, None)
+        self.malformed.update((event.tp.topic, bad.reason) for _, bad in malformed)
+        for field, bad in malformed:
+            self._tell(event, field, bad)
+        if isinstance(outcome, PartitionError):
+            self._failed.add(outcome.tp)
+            self._source.unassign([outcome.tp])
 
-    def _tell(self, event: Records, of: Field, bad: Malformed) -> None:
+    def _tell(self, event: Records, field: Field, bad: Malformed) -> None:
         """One line for each reason and minute, without the value."""
         key, now = (event.tp.topic, bad.reason), time.monotonic()
-        if now - self._told.get(key, float("-inf")) < TELL_S:
-            self._untold[key] += 1
+        if now - self._logged_at.get(key, float("-inf")) < TELL_S:
+            self._unlogged[key] += 1
             return
-        self._told[key] = now
+        self._logged_at[key] = now
         _log.warning(
             "%s: the %s can't be read as %s: %s; %d more of this kind since the last such line",
             _place(event, bad.row),
-            of.name.lower(),
-            self._decoded[of].decoding.format,
+            field.name.lower(),
+            self._decoded[field].decoding.format,
             bad.message,
-            self._untold.pop(key, 0),
+            self._unlogged.pop(key, 0),
         )
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
@@ -237,15 +237,15 @@ class DecodingSource(RecordSource):
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """See ``RecordSource``."""
-        gone = list(partitions)
-        self._forget(gone)
-        self._source.unassign(gone)
+        partitions = list(partitions)
+        self._forget(partitions)
+        self._source.unassign(partitions)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
             self._failed.discard(tp)
-            for each in (self._spans, self._waiting, self._pauses):
-                each.pop(tp, None)
+            for entries in (self._spans, self._resume_at, self._pauses):
+                entries.pop(tp, None)
 
     def close(self) -> None:
         """See ``RecordSource``."""
@@ -261,9 +261,9 @@ class DecodingSource(RecordSource):
         return self._source.last_error
 
     @last_error.setter
-    def last_error(self, said: str) -> None:
-        """What is to be said of it from now on."""
-        self._source.last_error = said
+    def last_error(self, error: str) -> None:
+        """Replace it."""
+        self._source.last_error = error
 
     @property
     def complaints(self) -> set[int]:  # type: ignore[override]
@@ -336,11 +336,11 @@ def _halves(
     event: Records, batch: pa.RecordBatch, runs: OffsetRuns
 ) -> Iterator[tuple[Records, pa.RecordBatch, OffsetRuns]]:
     rows = batch.num_rows
-    at = rows // 2
-    after = runs.offset_of(at)
-    for rest, piece, end in ((range(at, rows), batch[:at], after), (range(at), batch[at:], event.next_offset)):
-        kept = runs.drop_rows(rest, rows)
-        yield Records(event.tp, end, piece, piece.nbytes + kept.nbytes, kept), piece, kept
+    mid = rows // 2
+    middle = runs.offset_of(mid)
+    for dropped, piece, end in ((range(mid, rows), batch[:mid], middle), (range(mid), batch[mid:], event.next_offset)):
+        piece_runs = runs.drop_rows(dropped, rows)
+        yield Records(event.tp, end, piece, piece.nbytes + piece_runs.nbytes, piece_runs), piece, piece_runs
 
 
 def _place(event: Records, row: int) -> str:
@@ -348,9 +348,9 @@ def _place(event: Records, row: int) -> str:
     return f"topic {event.tp.topic} partition {event.tp.partition} offset {offset}"
 
 
-def _only(raw: pa.Array, bad: list[Malformed]) -> pa.Array:
+def _bad_bytes(raw: pa.Array, bad: list[Malformed]) -> pa.Array:
     """The bytes of bad rows, null for the others."""
     if not bad:
         return pa.nulls(len(raw), pa.binary())
-    wanted = {each.row for each in bad}
-    return pa.array([raw[row].as_py() if row in wanted else None for row in range(len(raw))], pa.binary())
+    rows = {each.row for each in bad}
+    return pa.array([raw[row].as_py() if row in rows else None for row in range(len(raw))], pa.binary())

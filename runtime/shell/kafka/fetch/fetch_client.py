@@ -32,15 +32,15 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     fetch_answer,
 )
 from sparkcohort.runtime.kafka.fetch_session import Key, Request
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
+    LEADER_CHANGED,
     LEAST_BYTES,
-    MOVED,
     SESSION_LOST,
     Partition,
     last_fetched,
-    owed,
+    overdue_seconds,
 )
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
@@ -53,7 +53,7 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import (
     TransportError,
     UnsupportedBroker,
 )
-from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
+from sparkcohort.runtime.shell.kafka.fetch.decode import NotYet, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
 from sparkcohort.runtime.shell.kafka.fetch.record_source import (
     BATCH_RECORDS,
@@ -74,7 +74,7 @@ RECEIVE_MORE = "set kafka.receive.message.max.bytes to more, and give the execut
 
 OnError = Callable[[KafkaError], None]
 Link = BrokerLink[tuple[Partition, int]]
-Asked = Mapping[Key, tuple[Partition, int]]
+Pending = Mapping[Key, tuple[Partition, int]]
 
 
 class FetchClient:
@@ -85,35 +85,35 @@ class FetchClient:
 
     def __init__(
         self,
-        said: Mapping[str, Any],
+        conf: Mapping[str, Any],
         *,
         columns: Columns,
         batch_bytes: int,
         on_error: OnError,
         largest: Largest | None = None,
     ) -> None:
-        """``said``: all settings, librdkafka's.  Raises TransportError, ValueError for values that can't be used.
+        """``conf``: all settings, librdkafka's.  Raises TransportError, ValueError for values that can't be used.
 
         ``largest`` bounds a record further than ``receive.message.max.bytes`` does.
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
-        self._settings = Settings.parse(said)
-        self._wants = FetchSettings.parse(said)
-        self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
-        self._largest = max(int(value_of(said, "receive.message.max.bytes")), self._max_bytes + 512)
-        self._timeout_s = (int(value_of(said, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
-        age_ms = int(value_of(said, "topic.metadata.refresh.interval.ms"))
+        self._settings = Settings.parse(conf)
+        self._wants = FetchSettings.parse(conf)
+        self._max_bytes, self._partition_bytes = int(conf["fetch.max.bytes"]), int(conf["max.partition.fetch.bytes"])
+        self._largest = max(int(value_of(conf, "receive.message.max.bytes")), self._max_bytes + 512)
+        self._timeout_s = (int(value_of(conf, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
+        age_ms = int(value_of(conf, "topic.metadata.refresh.interval.ms"))
         largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
         self._decoder = PartDecoder(largest, columns=columns)
         self._assigned: dict[TopicPartition, Partition] = {}
         self._ready: deque[tuple[Partition, _native.Part | Event]] = deque()
         self._links: dict[int, Link] = {}
-        asker = MetadataClient(servers(bootstrap_of(said)), self._settings)
+        asker = MetadataClient(servers(bootstrap_of(conf)), self._settings)
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = BackgroundWork()
         self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``RecordSource``
         self.tells_ids = True  # until the cluster has told topics without
-        self._changed = True  # who is to be asked for what, since it was last gone through
+        self._changed = True  # what to ask which broker, since ``_go_through``
         self.throttled_s = 0.0  # for so long brokers asked to be left alone, in all
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
@@ -122,18 +122,18 @@ class FetchClient:
         for tp, (start, end) in spans.items():
             old = self._assigned.get(tp)
             if old is not None:
-                old.over = True
-            of = self._assigned[tp] = Partition(tp, end, start, start)
+                old.ended = True
+            partition = self._assigned[tp] = Partition(tp, end, start, start)
             topic = self._cluster.topics.get(tp.topic)
-            if topic is not None and tp.partition in topic.leaders:  # else they may not have known it yet
-                self._resolve(of, topic)
+            if topic is not None and tp.partition in topic.leaders:  # else the metadata may be older than the partition
+                self._resolve(partition, topic)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching; see ``RecordSource``."""
         for tp in partitions:
-            gone = self._assigned.pop(tp, None)
-            if gone is not None:
-                gone.over = self._changed = True
+            partition = self._assigned.pop(tp, None)
+            if partition is not None:
+                partition.ended = self._changed = True
 
     def poll(self, timeout_s: float, records: int) -> list[Event]:
         """What is there; see ``RecordSource``."""
@@ -166,11 +166,11 @@ class FetchClient:
 
     def silence(self) -> dict[TopicPartition, float]:
         """For how long leaders have owed an answer; see ``RecordSource``."""
-        return owed(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
+        return overdue_seconds(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
 
-    def left(self) -> dict[TopicPartition, tuple[int, int]]:
+    def remaining_spans(self) -> dict[TopicPartition, tuple[int, int]]:
         """The spans of what is assigned, from where nothing has been handed out yet."""
-        return {tp: (of.taken, of.end) for tp, of in self._assigned.items() if not of.over}
+        return {tp: (p.next_offset, p.end) for tp, p in self._assigned.items() if not p.ended}
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -188,82 +188,83 @@ class FetchClient:
     def _harvest(self, records: int) -> list[Event]:
         """What has been received, up to so many records or about a batch's bytes."""
         events: list[Event] = []
-        nbytes = self._batch_bytes
-        while self._ready and records > 0 and nbytes > 0:
-            of, what = self._ready[0]
-            if of.over:
+        room = self._batch_bytes
+        while self._ready and records > 0 and room > 0:
+            partition, item = self._ready[0]
+            if partition.ended:
                 self._ready.popleft()
                 continue
             try:
-                event = what if not isinstance(what, _native.Part) else self._decoder.take(of, what, records, nbytes)
+                event = self._decoder.take(partition, item, records, room) if isinstance(item, _native.Part) else item
             except Exception:
-                self.assign({of.tp: (of.taken, of.end)})  # the part is no more what it was
+                self.assign({partition.tp: (partition.next_offset, partition.end)})  # the part is of no use any more
                 if not events:
                     raise
-                break  # what is there has been taken; whatever it was comes again, or doesn't
-            if isinstance(event, Later):
+                break  # hand out what there is: the partition is fetched again, and the error comes again or doesn't
+            if isinstance(event, NotYet):
                 # Others first; but a partition's own parts stay in their order.
-                self._ready = deque(sorted(self._ready, key=lambda each: each[0] is of))
+                self._ready = deque(sorted(self._ready, key=lambda entry: entry[0] is partition))
                 break
             if isinstance(event, PartitionError) and event.code == KafkaError._NOT_IMPLEMENTED:
-                self._give_up(f"{of.tp.topic}-{of.tp.partition} has records of an older format at offset {of.taken}")
+                offset = partition.next_offset
+                self._give_up(f"{names_of([partition.tp])} has records of an older format at offset {offset}")
                 break
-            if event is None or event is what:
+            if event is None or event is item:
                 self._ready.popleft()
             if event is None:
                 continue
             if isinstance(event, PartitionError):
-                of.failed = of.over = self._changed = True
+                partition.failed = partition.ended = self._changed = True
             events.append(event)
             if isinstance(event, Records) and event.batch is not None:
-                records, nbytes = records - event.batch.num_rows, nbytes - event.nbytes
+                records, room = records - event.batch.num_rows, room - event.nbytes
         return events
 
-    def _fail(self, of: Partition, code: int, words: str | None = None) -> None:
+    def _fail(self, partition: Partition, code: int, words: str | None = None) -> None:
         """An error that is for the caller to solve; what came before it is handed out first."""
-        of.failed = self._changed = True
+        partition.failed = self._changed = True
         error = KafkaError(code) if words is None else KafkaError(code, words)
-        self._ready.append((of, PartitionError(of.tp, error, of.position)))
+        self._ready.append((partition, PartitionError(partition.tp, error, partition.position)))
 
     # --- asking ---------------------------------------------------------------------------------
 
     def _attend(self, now: float) -> None:
         """Do what is due: connect, ask who leads what, ask for records."""
-        if not self._changed and not self._cluster.is_due(lost=False, now=now):
+        if not self._changed and not self._cluster.is_due(missing=False, now=now):
             for link in self._links.values():
                 self._ask_again(link, now)
-        if self._changed or self._cluster.is_due(lost=False, now=now):
+        if self._changed or self._cluster.is_due(missing=False, now=now):
             self._go_through(now)
 
     def _go_through(self, now: float) -> None:
-        """Look at every partition; where all is well, ``_changed`` says so until something happens."""
+        """Look at every partition; once all are asked for, ``_changed`` is False until something happens."""
         by_node: dict[int, list[Partition]] = {}
-        topics, lost, pending = set(), False, False
-        for of in self._assigned.values():
-            if of.failed:
+        topics, missing, pending = set(), False, False
+        for partition in self._assigned.values():
+            if partition.failed:
                 continue
-            topics.add(of.tp.topic)
-            if of.replica >= 0 and now >= of.replica_until:
-                of.replica = -1
-            if of.replica >= 0 and of.replica not in self._cluster.nodes:  # the leader may name it again
-                lost, of.replica, of.not_before = True, -1, now + BACKOFF_S
-            pending = pending or of.replica >= 0 or of.not_before > now
-            distrusted = self._distrusted(of, now)
+            topics.add(partition.tp.topic)
+            if partition.replica >= 0 and now >= partition.replica_until:
+                partition.replica = -1
+            if partition.replica >= 0 and partition.replica not in self._cluster.nodes:  # the leader may name it again
+                missing, partition.replica, partition.not_before = True, -1, now + BACKOFF_S
+            pending = pending or partition.replica >= 0 or partition.not_before > now
+            distrusted = self._distrusted(partition, now)
             if distrusted:
-                self._fail(of, KafkaError._AUTHENTICATION, distrusted)
-            elif of.node not in self._cluster.nodes:
-                lost = True
-            elif of.position < of.end:
-                by_node.setdefault(of.node, []).append(of)
-        # A broker that can't be reached may lead no more, whether anybody says so or not.
-        lost = lost or any(node in by_node and link.failures for node, link in self._links.items())
-        if topics and self._cluster.is_due(lost, now):
+                self._fail(partition, KafkaError._AUTHENTICATION, distrusted)
+            elif partition.node not in self._cluster.nodes:
+                missing = True
+            elif partition.position < partition.end:
+                by_node.setdefault(partition.node, []).append(partition)
+        # A broker that can't be reached may lead no more, though no other broker has said so yet.
+        missing = missing or any(node in by_node and link.failures for node, link in self._links.items())
+        if topics and self._cluster.is_due(missing, now):
             silent = [link.address for link in self._links.values() if link.failures]
-            self._cluster.ask(self._jobs, topics, silent, self._answered)
+            self._cluster.ask(self._jobs, topics, silent, self._take_metadata)
         for node in self._links.keys() - by_node.keys():
             self._links[node].base = {}
-        asked = [self._ask_records(self._link(node), found, len(by_node), now) for node, found in by_node.items()]
-        self._changed = lost or pending or not all(asked)
+        done = [self._ask_records(self._link(node), share, len(by_node), now) for node, share in by_node.items()]
+        self._changed = missing or pending or not all(done)
 
     def _link(self, node: int) -> Link:
         """The link to a broker; a new one where its address has changed."""
@@ -279,22 +280,22 @@ class FetchClient:
     def _ask_records(self, link: Link, partitions: list[Partition], links: int, now: float) -> bool:
         """Ask a broker for all of these; whether that has been done, or is under way."""
         if not self._is_free(link, now):
-            return bool(link.asked) and len(link.base) == len(partitions) and all(of.is_in(link) for of in partitions)
+            return bool(link.pending) and len(link.base) == len(partitions) and all(p.is_in(link) for p in partitions)
         if link.connecting or link.rest_s(now, self.pace_s):
             return False
         if link.transport is None:
             self._connect(link)
             return False
-        due = sorted((of for of in partitions if of.not_before <= now), key=last_fetched)
+        due = sorted((p for p in partitions if p.not_before <= now), key=last_fetched)
         if not due:
             return False
-        link.agree_on_version(by_names=any(of.topic_id == NO_ID for of in partitions))
-        wanted = {of.key(link.version): of.next_fetch(self._partition_bytes) for of in due}
-        request = link.session.request(wanted, frozenset(of.key(link.version) for of in due if of.anew))
-        for of in due:
-            of.anew = False
+        link.agree_on_version(by_names=any(p.topic_id == NO_ID for p in partitions))
+        fetches = {p.key(link.version): p.next_fetch(self._partition_bytes) for p in due}
+        request = link.session.request(fetches, frozenset(p.key(link.version) for p in due if p.refresh))
+        for partition in due:
+            partition.refresh = False
         link.max_bytes = max(self._max_bytes // links, min(self._max_bytes, 4 * LEAST_BYTES))
-        return self._send(link, request, {of.key(link.version): (of, of.position) for of in due}, now)
+        return self._send(link, request, {p.key(link.version): (p, p.position) for p in due}, now)
 
     def _ask_again(self, link: Link, now: float) -> None:
         """Ask a broker for what it was asked for before, from where each partition has come to."""
@@ -303,28 +304,28 @@ class FetchClient:
         request = None
         if link.transport is not None:
             request = link.session.request_changes(
-                {key: of.next_fetch(self._partition_bytes) for key, (of, _) in link.moved.items()}
+                {key: p.next_fetch(self._partition_bytes) for key, (p, _) in link.advanced.items()}
             )
         if request is None:
             self._changed = True
             return
-        for key, (of, _) in link.moved.items():
-            link.base[key] = of, of.position
+        for key, (partition, _) in link.advanced.items():
+            link.base[key] = partition, partition.position
         self._send(link, request, link.base, now)
 
     def _is_free(self, link: Link, now: float) -> bool:
         """Whether nothing is under way; a link that has fallen silent, or whose login ends, is given up."""
-        if link.asked is not None:
-            # Not while there is something to read: nobody may have polled for long.
+        if link.pending is not None:
+            # Not while there is something to read: the caller may not have polled for long.
             if now - link.heard_at > self._timeout_s and not link.readable():
                 self._lose(link, TransportError(f"no answer within {self._timeout_s:g} s (socket.timeout.ms)"), now)
             return False
         self._changed = link.renew(now) or self._changed
         return True
 
-    def _send(self, link: Link, request: Request, asked: dict[Key, tuple[Partition, int]], now: float) -> bool:
+    def _send(self, link: Link, request: Request, pending: dict[Key, tuple[Partition, int]], now: float) -> bool:
         try:
-            link.send(self._wants.body(request, link.max_bytes, link.version), asked, now)
+            link.send(self._wants.body(request, link.max_bytes, link.version), pending, now)
         except TransportError as error:
             self._lose(link, error, now)
             return False
@@ -345,11 +346,11 @@ class FetchClient:
             link.connected(result, time.monotonic())
 
     def _lose(self, link: Link, error: Exception, now: float) -> None:
-        """The broker can't be reached (any more): somebody else may lead by now."""
+        """The broker can't be reached (any more): another may lead its partitions by now."""
         link.lose(error, now)
         self._changed = True
-        for of in self._assigned.values():
-            of.lose(link)
+        for partition in self._assigned.values():
+            partition.lose(link)
         self._complain(error)
 
     def _complain(self, error: Exception) -> None:
@@ -362,18 +363,18 @@ class FetchClient:
         refused = isinstance(error, ConnectionRefused)
         self._on_error(KafkaError(KafkaError._AUTHENTICATION if refused else KafkaError._TRANSPORT, str(error)))
 
-    def _distrusted(self, of: Partition, now: float) -> str:
+    def _distrusted(self, partition: Partition, now: float) -> str:
         """Why the broker to fetch from, or any that could tell which it is, is not let in by us; "" while it is tried."""
-        link = self._links.get(of.node)
+        link = self._links.get(partition.node)
         if link is None:
-            return "" if of.node in self._cluster.nodes else self._cluster.refusal(now)
+            return "" if partition.node in self._cluster.nodes else self._cluster.refusal(now)
         return link.distrusted if now < link.not_before else ""
 
     # --- metadata -------------------------------------------------------------------------------
 
-    def _answered(self, result: Metadata | Exception) -> None:
+    def _take_metadata(self, result: Metadata | Exception) -> None:
         self._changed = True
-        self._cluster.answered(result, time.monotonic())
+        self._cluster.take_answer(result, time.monotonic())
         if isinstance(result, Exception):
             self._complain(result)
             return
@@ -381,37 +382,37 @@ class FetchClient:
             CLIENT_LOG.info("%s", words)
             self._on_error(KafkaError(KafkaError._RESOLVE, words))
         self.tells_ids = all(topic.error or topic.topic_id != NO_ID for topic in result.topics.values())
-        for of in list(self._assigned.values()):
-            if not of.failed and of.tp.topic in result.topics:
-                self._resolve(of, result.topics[of.tp.topic])
+        for partition in list(self._assigned.values()):
+            if not partition.failed and partition.tp.topic in result.topics:
+                self._resolve(partition, result.topics[partition.tp.topic])
         for node in self._links.keys() - result.nodes.keys():
             self._links.pop(node).disconnect()
 
-    def _resolve(self, of: Partition, topic: Topic) -> None:
-        """Find out who leads the partition, as far as the metadata tell."""
-        code = of.take_leader(topic)
+    def _resolve(self, partition: Partition, topic: Topic) -> None:
+        """Take the partition's leader from the metadata; an error that these settle is the caller's."""
+        code = partition.take_leader(topic)
         if code == KafkaError.LEADER_NOT_AVAILABLE:
             self._on_error(KafkaError(code))
         elif code:
-            self._cluster.forget(of.tp.topic)  # the next assignment is not to rest upon it
-            self._fail(of, code)
+            self._cluster.forget(partition.tp.topic)  # the next assignment is not to rest upon it
+            self._fail(partition, code)
 
     # --- receiving ------------------------------------------------------------------------------
 
     def _wait(self, timeout_s: float) -> None:
         """Wait until a broker has sent something, and take it in."""
-        waiting = select.poll()
-        waiting.register(self._jobs, select.POLLIN)
+        poller = select.poll()
+        poller.register(self._jobs, select.POLLIN)
         links, now, wake_s = {}, time.monotonic(), max(WAKE_S, self.pace_s)
         for link in self._links.values():
-            if link.asked is None:
+            if link.pending is None:
                 wake_s = min(wake_s, link.rest_s(now, self.pace_s) or WAKE_S)
             elif link.transport is not None:
                 if now - link.heard_at > HIDDEN_S:
                     link.transport.expect(0)
                 links[link.transport.fileno()] = link
-                waiting.register(link.transport, select.POLLIN if link.sent else select.POLLIN | select.POLLOUT)
-        for descriptor, _ in waiting.poll(1000 * min(timeout_s, wake_s)):
+                poller.register(link.transport, select.POLLIN if link.flushed else select.POLLIN | select.POLLOUT)
+        for descriptor, _ in poller.poll(1000 * min(timeout_s, wake_s)):
             if descriptor not in links:
                 self._jobs.deliver()
             elif not self.given_up:
@@ -428,7 +429,7 @@ class FetchClient:
             self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
             return
         self.throttled_s += min(max(answer.throttle_ms / 1000, 0.0), MOST_THROTTLE_S)
-        asked = link.answered(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
+        pending = link.record_answer(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
         if answer.error:
             link.session.drop_session()
             self._changed = True
@@ -436,62 +437,63 @@ class FetchClient:
             pass  # a full request begins another
         elif answer.error:
             self._on_error(KafkaError(answer.error))
-            for of, _ in asked.values():
-                of.leader, of.anew = -1, True
+            for partition, _ in pending.values():
+                partition.leader, partition.refresh = -1, True
         else:
             link.session.record_answer(answer.session_id)
-            self._take_in(link, answer, asked, frame, now)
-        if not link.moved:
-            link.rest(self._wants.max_wait_ms / 1000)
+            self._take_in(link, answer, pending, frame, now)
+        if not link.advanced:
+            link.keep_pace(self._wants.max_wait_ms / 1000)
         self._attend(now)  # the next answer is on its way while this one is read
 
-    def _take_in(self, link: Link, answer: FetchAnswer, asked: Asked, frame: memoryview, now: float) -> None:
-        for found in answer.partitions:
-            of, offset = asked.get((found.topic, found.partition), (None, -1))
-            # What was assigned anew meanwhile, or given up, has no use for it.
-            if of is None or self._assigned.get(of.tp) is not of or of.failed or of.position != offset:
+    def _take_in(self, link: Link, answer: FetchAnswer, pending: Pending, frame: memoryview, now: float) -> None:
+        for result in answer.partitions:
+            entry, offset = pending.get((result.topic, result.partition), (None, -1))
+            # The partition may have failed, or been assigned again, since the request: then its records are thrown away.
+            if entry is None or self._assigned.get(entry.tp) is not entry or entry.failed or entry.position != offset:
                 continue
-            if found.error:
-                self._on_partition_error(link, of, found.error, now)
-            elif found.diverged:
-                self._fail(of, KafkaError._LOG_TRUNCATION, f"the log was truncated before offset {of.position}")
+            if result.error:
+                self._on_partition_error(link, entry, result.error, now)
+            elif result.diverged:
+                self._fail(entry, KafkaError._LOG_TRUNCATION, f"the log was truncated before offset {entry.position}")
             else:
-                self._on_records(of, found, frame, now)
-                link.has_more = link.has_more or of.position < (of.log_end or 0)
-                if of.position != offset:
-                    link.moved[of.key(link.version)] = of, offset
+                self._on_records(entry, result, frame, now)
+                link.has_more = link.has_more or entry.position < (entry.log_end or 0)
+                if entry.position != offset:
+                    link.advanced[entry.key(link.version)] = entry, offset
 
-    def _on_partition_error(self, link: Link, of: Partition, code: int, now: float) -> None:
+    def _on_partition_error(self, link: Link, partition: Partition, code: int, now: float) -> None:
         self._changed = True
-        if of.replica >= 0 and of.replica == link.node_id:
-            of.replica, of.not_before, of.anew = -1, now + BACKOFF_S, True  # the leader may know better
-        elif code in MOVED:
-            of.leader, of.not_before, of.anew = -1, now + BACKOFF_S, True
+        if partition.replica >= 0 and partition.replica == link.node_id:
+            # The leader may know of a better replica.
+            partition.replica, partition.not_before, partition.refresh = -1, now + BACKOFF_S, True
+        elif code in LEADER_CHANGED:
+            partition.leader, partition.not_before, partition.refresh = -1, now + BACKOFF_S, True
             self._on_error(KafkaError(code))
         else:
-            self._fail(of, code)
+            self._fail(partition, code)
 
-    def _on_records(self, of: Partition, found: FetchedPartition, frame: memoryview, now: float) -> None:
-        end = found.last_stable_offset if self._wants.committed else found.high_watermark
-        of.log_end = end if end >= 0 else of.log_end
-        if found.preferred_replica >= 0:
-            of.replica, of.replica_until, of.anew = found.preferred_replica, now + REPLICA_S, True
-            self._changed = True
-        if found.end > found.start:
-            part = self._decoder.part(frame, of, found, committed=self._wants.committed)
-            before = of.position
-            of.position, epoch = part.ahead()
-            if of.position == before:  # a batch that never ends, or one of another format
-                of.not_before = now + BACKOFF_S
-            self._changed = self._changed or of.position == before or of.position >= of.end
-            of.last_fetched_at = now
-            of.fetched_epoch = max(of.fetched_epoch, epoch)
-            self._ready.append((of, part))
-        if of.log_end is not None:  # it may have grown while the broker read it
-            of.log_end = max(of.log_end, of.position)
-        if 0 <= end <= of.position and of.told_end != of.position:
-            of.told_end = of.position
-            self._ready.append((of, EndOfLog(of.tp, of.position)))
+    def _on_records(self, partition: Partition, result: FetchedPartition, frame: memoryview, now: float) -> None:
+        end = result.last_stable_offset if self._wants.committed else result.high_watermark
+        partition.log_end = end if end >= 0 else partition.log_end
+        if result.preferred_replica >= 0:
+            partition.replica, partition.replica_until = result.preferred_replica, now + REPLICA_S
+            partition.refresh = self._changed = True
+        if result.end > result.start:
+            part = self._decoder.part(frame, partition, result, committed=self._wants.committed)
+            start = partition.position
+            partition.position, epoch = part.ahead()
+            if partition.position == start:  # a batch that never ends, or one of another format
+                partition.not_before = now + BACKOFF_S
+            self._changed = self._changed or partition.position == start or partition.position >= partition.end
+            partition.last_fetched_at = now
+            partition.fetched_epoch = max(partition.fetched_epoch, epoch)
+            self._ready.append((partition, part))
+        if partition.log_end is not None:  # it may have grown while the broker read it
+            partition.log_end = max(partition.log_end, partition.position)
+        if 0 <= end <= partition.position and partition.told_end != partition.position:
+            partition.told_end = partition.position
+            self._ready.append((partition, EndOfLog(partition.tp, partition.position)))
 
-    def _give_up(self, why: str) -> None:
-        self.given_up = self.given_up or why
+    def _give_up(self, reason: str) -> None:
+        self.given_up = self.given_up or reason

@@ -18,55 +18,55 @@ TIMESTAMPS: Final = with_timestamp(())
 MICROSECONDS: Final = 1000
 
 Positions: TypeAlias = Mapping[TopicPartition, int]
-Found: TypeAlias = Collection[tuple[TopicPartition, FirstRecord]]
+FirstRecords: TypeAlias = Collection[tuple[TopicPartition, FirstRecord]]
 
 
 def read_first_records(
     conf: Mapping[str, Any],
-    wanted: Positions,
+    positions: Positions,
     timeout_s: float,
-    tell: Callable[[Found], None],
+    tell: Callable[[FirstRecords], None],
     ended: Callable[[], bool],
 ) -> None:
-    """Tell the first record of each position, as they come, until all have answered, the time is over, or ``ended``.
+    """Pass the first record at or after each position to ``tell``, until all have answered, the time is over, or ``ended``.
 
-    A partition that has none, or fails, is told nothing of.  Raises KafkaException for settings that librdkafka refuses.
+    A partition that has none, or fails, is left out.  Raises KafkaException for settings that librdkafka refuses.
     """
-    if not wanted:
+    if not positions:
         return
     source = new_record_source({**conf, **bounds(QUEUE)}, columns=TIMESTAMPS)
     try:
-        source.assign({tp: (at, NO_END) for tp, at in wanted.items()})
-        _poll(source, dict(wanted), timeout_s, tell, ended)
+        source.assign({tp: (offset, NO_END) for tp, offset in positions.items()})
+        _poll(source, dict(positions), timeout_s, tell, ended)
     finally:
         source.close()
 
 
 def _poll(
     source: RecordSource,
-    wanted: dict[TopicPartition, int],
+    positions: dict[TopicPartition, int],
     timeout_s: float,
-    tell: Callable[[Found], None],
+    tell: Callable[[FirstRecords], None],
     ended: Callable[[], bool],
 ) -> None:
     deadline = time.monotonic() + timeout_s
-    while wanted and not ended() and time.monotonic() < deadline:
+    while positions and not ended() and time.monotonic() < deadline:
         events = source.poll(0.1)
-        tell(list(_first_records(events, wanted)))
-        over = {event.tp for event in events} & wanted.keys()  # the end of the log and an error, too, are answers
-        source.unassign(over)
-        for tp in over:
-            del wanted[tp]
+        tell(list(_first_records(events, positions)))
+        done = {event.tp for event in events} & positions.keys()  # the end of the log and an error, too, are answers
+        source.unassign(done)
+        for tp in done:
+            del positions[tp]
 
 
-def _first_records(events: Iterable[Event], wanted: Positions) -> Iterator[tuple[TopicPartition, FirstRecord]]:
+def _first_records(events: Iterable[Event], positions: Positions) -> Iterator[tuple[TopicPartition, FirstRecord]]:
     met: set[TopicPartition] = set()
     for event in events:
         if not isinstance(event, Records) or event.batch is None or event.runs is None:
             continue
-        if event.tp in wanted and event.tp not in met:
+        if event.tp in positions and event.tp not in met:
             met.add(event.tp)
-            row = event.runs.rows_below(wanted[event.tp], event.batch.num_rows)
+            row = event.runs.rows_below(positions[event.tp], event.batch.num_rows)
             if row < event.batch.num_rows:
                 written_ms = event.batch.column(0)[row].value // MICROSECONDS
-                yield event.tp, FirstRecord(wanted[event.tp], event.runs.offset_of(row), written_ms)
+                yield event.tp, FirstRecord(positions[event.tp], event.runs.offset_of(row), written_ms)

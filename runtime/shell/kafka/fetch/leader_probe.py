@@ -17,24 +17,26 @@ from sparkcohort.runtime.values.columns import OFFSETS
 _POLL_S: Final = 0.1
 _NO_END: Final = 2**63 - 1
 _SIZES: Final = column(lambda row: row.probing)
-"""As much as fetching asks for, nearly: a leader that is slow for everybody lets a few bytes pass as if it were not."""
+"""As much as fetching asks for, nearly: a slow leader would still deliver a few bytes in time."""
 
 
-def reached(conf: Mapping[str, Any], at: Mapping[TopicPartition, int], limit_s: float) -> frozenset[TopicPartition]:
+def probe_leaders(
+    conf: Mapping[str, Any], starts: Mapping[TopicPartition, int], limit_s: float
+) -> frozenset[TopicPartition]:
     """The partitions whose leaders answered a fetch from these offsets within the limit, whatever the answer."""
-    found: set[TopicPartition] = set()
+    reachable: set[TopicPartition] = set()
     source = new_record_source({**conf, **_SIZES}, columns=OFFSETS)
     try:
-        source.assign({tp: (offset, _NO_END) for tp, offset in at.items()})
+        source.assign({tp: (offset, _NO_END) for tp, offset in starts.items()})
         deadline = time.monotonic() + limit_s
-        while len(found) < len(at) and time.monotonic() < deadline:
+        while len(reachable) < len(starts) and time.monotonic() < deadline:
             events = source.poll(_POLL_S, 1_000)
-            answered = {event.tp for event in events if _is_an_answer(event)}
-            source.unassign(answered)
-            found |= answered & at.keys()
+            replies = {event.tp for event in events if _is_an_answer(event)}
+            source.unassign(replies)
+            reachable |= replies & starts.keys()
     finally:
         source.close()
-    return frozenset(found)
+    return frozenset(reachable)
 
 
 def _is_an_answer(event: Event) -> bool:

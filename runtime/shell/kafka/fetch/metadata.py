@@ -1,4 +1,4 @@
-"""Asking a cluster who leads what: one question at a time, by a connection of its own that is kept for the next."""
+"""Asking a cluster for its leaders: one question at a time, by a connection of its own that is kept for the next."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ _TELLING = (
     UnsupportedBroker,
     ConnectionRefused,
     Distrusted,
-)  # of what several brokers say the last of these is told
+)  # of several brokers' failures the last of these kinds is raised
 
 
-def bootstrap_of(said: Mapping[str, Any]) -> str:
+def bootstrap_of(config: Mapping[str, Any]) -> str:
     """``bootstrap.servers``, by its name or its old one."""
-    return str(said.get("bootstrap.servers") or said.get("metadata.broker.list") or "")
+    return str(config.get("bootstrap.servers") or config.get("metadata.broker.list") or "")
 
 
 def connect_to(
-    node: Node, settings: Settings, timeout_s: float, needed: Mapping[int, int | Sequence[int]] = VERSIONS
+    node: Node, settings: Settings, timeout_s: float, required: Mapping[int, int | Sequence[int]] = VERSIONS
 ) -> Transport:
     """A connection to a broker that speaks what is needed: of each request this version, or one of these.
 
     Raises TransportError, UnsupportedBroker if it doesn't.
     """
     transport = connect(node.host, node.port, settings, timeout_s)
-    for api, versions in needed.items():
+    for api, versions in required.items():
         usable = (versions,) if isinstance(versions, int) else versions
         least, most = transport.versions.get(api, (0, -1))
         if not any(least <= version <= most for version in usable):
             transport.close()
-            wanted = " or ".join(map(str, usable))
+            numbers = " or ".join(map(str, usable))
             raise UnsupportedBroker(
-                f"{joined(node.host, node.port)} doesn't speak version {wanted} of Kafka's request {api}"
+                f"{joined(node.host, node.port)} doesn't speak version {numbers} of Kafka's request {api}"
             )
     return transport
 
@@ -75,24 +75,24 @@ def weightiest(error: TransportError) -> int:
     return _TELLING.index(type(error))
 
 
-def send_and_receive(transport: Transport, request: bytes, what: str, read: Callable[[memoryview], T]) -> T:
+def send_and_receive(transport: Transport, request: bytes, name: str, read: Callable[[memoryview], T]) -> T:
     """Send one request and wait for its answer, ``ANSWER_S`` at most; raises TransportError."""
     transport.send(request)
     frames, deadline = FrameReader(LARGEST, 0), time.monotonic() + ANSWER_S
     while True:
-        sent = transport.flush()
+        flushed = transport.flush()
         answer = frames.read(transport)
         if answer is not None:
             try:
                 return read(answer)
             except MalformedResponse as error:
-                raise TransportError(f"a broker's answer to {what} can't be read: {error}") from None
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TransportError(f"no answer to {what} within {ANSWER_S:g} s")
-        waiting = select.poll()
-        waiting.register(transport, select.POLLIN if sent else select.POLLIN | select.POLLOUT)
-        waiting.poll(left * 1000)
+                raise TransportError(f"a broker's answer to {name} can't be read: {error}") from None
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TransportError(f"no answer to {name} within {ANSWER_S:g} s")
+        poller = select.poll()
+        poller.register(transport, select.POLLIN if flushed else select.POLLIN | select.POLLOUT)
+        poller.poll(left_s * 1000)
 
 
 class MetadataClient:
@@ -106,10 +106,10 @@ class MetadataClient:
         self._node: Node | None = None
         self._last_id = 0
 
-    def ask(self, topics: Collection[str], known: Collection[Node], silent: Collection[Node] = ()) -> Metadata:
+    def ask(self, topics: Collection[str], nodes: Collection[Node], silent: Collection[Node] = ()) -> Metadata:
         """The cluster and these topics; raises TransportError when no broker answers: a kind of it, if it tells more.
 
-        Those who are ``silent`` are asked last: each may cost seconds.
+        Brokers that are ``silent`` are asked last: each may cost seconds.
         """
         if self._node in silent:
             self.close()
@@ -118,11 +118,11 @@ class MetadataClient:
                 return self._request_metadata(self._transport, topics)
             except TransportError:
                 self.close()
-        others = list({*known, *self._bootstrap})
-        random.shuffle(others)  # so that not every client of a cluster asks the same broker
-        others.sort(key=lambda node: 2 if node in silent else node not in known)
+        candidates = list({*nodes, *self._bootstrap})
+        random.shuffle(candidates)  # so that not every client of a cluster asks the same broker
+        candidates.sort(key=lambda node: 2 if node in silent else node not in nodes)
         failures: list[TransportError] = []
-        for node in others:
+        for node in candidates:
             try:
                 self._transport, self._node = connect_to(node, self._settings, self._timeout_s), node
                 return self._request_metadata(self._transport, topics)

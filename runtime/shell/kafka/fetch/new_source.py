@@ -36,7 +36,7 @@ def new_record_source(
 
     ``threads`` decode what is inside of keys and values, if that is asked for.
 
-    ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``RecordSource.pace``.
+    ``unhurried``: no reader waits for the next record, as a rule; readers that can be paced call for ``RecordSource.pace``.
     ``largest``: larger records are an error; librdkafka has them unpacked before it can be asked.
     """
     raw = raw_columns(columns)

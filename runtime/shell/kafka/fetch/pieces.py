@@ -17,7 +17,7 @@ Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
 class Elsewhere(Protocol):
     """Another way to the same records; see ``relay.RelayedReader``."""
 
-    why: str
+    reason: str
 
     def wants(self, tp: TopicPartition, silent_s: float | None, idle_s: float) -> bool:
         """Whether to read it that way now."""

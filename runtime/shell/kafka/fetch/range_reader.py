@@ -89,7 +89,7 @@ _FAILURES: Final = {
 class _ReadProgress:
     """The ranges of one ``read``: those being fetched, those waiting for an earlier range of their partition."""
 
-    waiting: dict[TopicPartition, deque[Range]]
+    queues: dict[TopicPartition, deque[Range]]
     active: dict[TopicPartition, RangeProgress] = field(default_factory=dict)
     missing: int = 0  # offsets between the positions and the ends of the active ones
 
@@ -140,7 +140,7 @@ class RangeReader:
         self._ids, self._unidentified = ids or {}, set()
         try:
             self._recreated = self._recreated_topics() if self._ids and not self._source.tells_ids else set()
-            for tp in list(progress.waiting):
+            for tp in list(progress.queues):
                 self._begin_next(progress, tp)
             while progress.active:
                 yield from self._round(progress)
@@ -166,13 +166,13 @@ class RangeReader:
 
     def _begin_next(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""
-        queue = progress.waiting[tp]
+        queue = progress.queues[tp]
         if queue:
-            wanted = queue.popleft()
-            progress.missing += wanted.end - wanted.start
-            begun = range_progress.begin(wanted, self._rules(tp.topic), time.monotonic(), self._idle_s)
-            progress.active[tp] = begun.progress
-            for _ in self._carry_out(progress, begun, None):  # a range that begins delivers nothing
+            span = queue.popleft()
+            progress.missing += span.end - span.start
+            first_step = range_progress.begin(span, self._rules(tp.topic), time.monotonic(), self._idle_s)
+            progress.active[tp] = first_step.progress
+            for _ in self._carry_out(progress, first_step, None):  # a range that begins delivers nothing
                 pass
 
     def _step(
@@ -183,11 +183,11 @@ class RangeReader:
         batch: pa.RecordBatch | None = None,
     ) -> Iterator[Piece]:
         """Give one event to a range, and do what follows from it."""
-        before = progress.active[tp]
-        result = range_progress.step(before, event, self._rules(tp.topic), time.monotonic(), self._idle_s)
+        old = progress.active[tp]
+        result = range_progress.step(old, event, self._rules(tp.topic), time.monotonic(), self._idle_s)
         progress.active[tp] = result.progress
-        progress.missing -= result.progress.position - before.position
-        if result.progress.position > before.position:
+        progress.missing -= result.progress.position - old.position
+        if result.progress.position > old.position:
             self._short = 0
         yield from self._carry_out(progress, result, batch)
 
@@ -225,8 +225,8 @@ class RangeReader:
 
     def _timeout(self, reading: RangeProgress) -> FetchError:
         reason = reading.error or self._source.last_error or self._silence_reason(reading.range.tp)
-        if self._elsewhere is not None and self._elsewhere.why:
-            reason += f"; through the driver: {self._elsewhere.why}"
+        if self._elsewhere is not None and self._elsewhere.reason:
+            reason += f"; through the driver: {self._elsewhere.reason}"
         return FetchError(
             f"{range_progress.where(reading)}: no progress at offset {reading.position} for {self._patience_ms} ms "
             f"(kafkaConsumer.pollTimeoutMs is {self._poll_timeout_ms}): {reason}",
@@ -247,11 +247,11 @@ class RangeReader:
 
     def _round(self, progress: _ReadProgress) -> Iterator[Piece]:
         """Take what one poll brings."""
-        before = time.monotonic()
+        start_s = time.monotonic()
         self._reassigned.clear()
         events = self._poll(progress)
         if not events:
-            self._idle_s += time.monotonic() - before
+            self._idle_s += time.monotonic() - start_s
         for event in events:
             # What a range's own action has made out of date is passed over.
             if event.tp in progress.active and event.tp not in self._reassigned:
@@ -287,7 +287,7 @@ class RangeReader:
                 raise malformed
 
     def _poll(self, progress: _ReadProgress) -> list[Event]:
-        """What is there; where memory runs out, all that is on its way is thrown away and fetched again."""
+        """What the source has; where memory runs out, all that it has received is thrown away and fetched again."""
         try:
             # Not more than what is missing: a small range of a big log must not cost ten thousand records.
             return self._source.poll(POLL_S, progress.missing)
@@ -320,7 +320,7 @@ class RangeReader:
 
     def _read_elsewhere(self, progress: _ReadProgress, elsewhere: Elsewhere) -> Iterator[Piece]:
         """Have the driver read what doesn't come."""
-        silence, before = self._source.silence(), time.monotonic()
+        silence, start_s = self._source.silence(), time.monotonic()
         stuck = [
             reading.range._replace(start=reading.position)
             for tp, reading in progress.active.items()
@@ -330,7 +330,7 @@ class RangeReader:
         ]
         pieces = elsewhere.read(stuck, self._ids) if stuck else []
         if not pieces:
-            self._idle_s += time.monotonic() - before
+            self._idle_s += time.monotonic() - start_s
         for tp, position, batch in pieces:
             yield from self._step(progress, tp, RecordsFetched(position), batch)
         for tp in {tp for tp, _, _ in pieces} & progress.active.keys() - self._reassigned:
@@ -342,14 +342,14 @@ class RangeReader:
 
     def _ask(self, tp: TopicPartition, end: int, question: LogQuestion) -> range_progress.Event:
         """The cluster's answer, or that there was none; the time of a question without an answer counts as idle."""
-        before, timeout_s = time.monotonic(), min(ASK_S, self._poll_timeout_ms / 1000)
+        start_s, timeout_s = time.monotonic(), min(ASK_S, self._poll_timeout_ms / 1000)
         try:
             match question:
                 case LogQuestion.EXISTENCE:
                     exists = self._source.exists(tp, timeout_s)
-                    known = exists and self._ids.get(tp.topic)
+                    expected_id = exists and self._ids.get(tp.topic)
                     return ExistenceAnswer(
-                        exists, self._cluster.topic_ids([tp.topic], timeout_s).get(tp.topic, "") if known else ""
+                        exists, self._cluster.topic_ids([tp.topic], timeout_s).get(tp.topic, "") if expected_id else ""
                     )
                 case LogQuestion.OPEN_TRANSACTION:
                     if self._conf.get("isolation.level") != "read_committed":
@@ -358,7 +358,7 @@ class RangeReader:
                 case _:
                     return LogRangeAnswer(question, *self._source.log_range(tp, timeout_s))
         except (KafkaException, TimeoutError) as error:
-            self._idle_s += time.monotonic() - before
+            self._idle_s += time.monotonic() - start_s
             return UnansweredQuestion(question, clients.text_of(error))
 
     def _recreated_topics(self) -> set[str]:
@@ -381,9 +381,9 @@ def is_of_another_log(error: KafkaError | MalformedRecordError) -> bool:
 def _queues(ranges: Sequence[Range]) -> dict[TopicPartition, deque[Range]]:
     """The non-empty ranges per partition, in offset order."""
     queues: dict[TopicPartition, deque[Range]] = {}
-    for wanted in sorted(ranges):
-        if wanted.start < 0 or wanted.start > wanted.end:
-            raise ValueError(f"not a range: {wanted}")
-        if wanted.start < wanted.end:
-            queues.setdefault(wanted.tp, deque()).append(wanted)
+    for span in sorted(ranges):
+        if span.start < 0 or span.start > span.end:
+            raise ValueError(f"not a range: {span}")
+        if span.start < span.end:
+            queues.setdefault(span.tp, deque()).append(span)
     return queues

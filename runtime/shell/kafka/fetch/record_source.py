@@ -171,7 +171,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
-        """Ask the cluster whether the partition exists; raises KafkaException when nobody answers."""
+        """Ask the cluster whether the partition exists; raises KafkaException when no broker answers."""
 
     @abstractmethod
     def close(self) -> None:
@@ -193,8 +193,8 @@ class RecordSource(ABC):
 
 
 def malformed_counts(counts: Mapping[tuple[str, str], int]) -> list[MalformedCount]:
-    """What ``malformed`` has counted, as it is told, the most first; what goes beyond one report is left out."""
-    most = sorted(counts.items(), key=lambda each: -each[1])[:MAX_MALFORMED_COUNTS]
+    """The counts of ``malformed`` for a report, highest first; those beyond ``MAX_MALFORMED_COUNTS`` are left out."""
+    most = sorted(counts.items(), key=lambda entry: -entry[1])[:MAX_MALFORMED_COUNTS]
     return [MalformedCount(topic, reason, count) for (topic, reason), count in most]
 
 
@@ -211,7 +211,7 @@ def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Ma
 
 def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a source's client: the user's, between our defaults and what is forced."""
-    # A name that nobody else uses: the consumer never joins, so no permission on a group is needed either.
+    # A name of its own: the consumer never joins, so no permission on a group is needed either.
     group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
     return {**paced({**_DEFAULTS, **_without_aliases(conf)}), **_FORCED, **group}
 

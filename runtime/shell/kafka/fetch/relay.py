@@ -103,7 +103,7 @@ class Relay:
 
 def _encoded(ranges: Sequence[Range], pieces: Sequence[Piece], error: CohortError | None) -> bytes:
     """A ``ReadHead`` with its length before it, then the rows as an Arrow stream."""
-    places = {wanted.tp: place for place, wanted in enumerate(ranges)}
+    places = {span.tp: place for place, span in enumerate(ranges)}
     batches = [batch for _, _, batch in pieces if batch is not None]
     sink = pa.BufferOutputStream()
     if batches:
@@ -111,8 +111,8 @@ def _encoded(ranges: Sequence[Range], pieces: Sequence[Piece], error: CohortErro
             for batch in batches:
                 writer.write_batch(batch)
     progress = tuple(calls.Stand(places[tp], position, batch is not None) for tp, position, batch in pieces)
-    name, message, lost = (error.error, str(error), isinstance(error, DataLossError)) if error else ("", "", False)
-    head = calls.encode(calls.ReadHead(progress, name, message, lost))
+    name, message, is_loss = (error.error, str(error), isinstance(error, DataLossError)) if error else ("", "", False)
+    head = calls.encode(calls.ReadHead(progress, name, message, is_loss))
     return _HEAD.pack(len(head)) + head + bytes(sink.getvalue().to_pybytes())
 
 
@@ -124,7 +124,7 @@ class RelayedReader:
         self._call = call
         self._next_s = 0.0  # no request before
         self._relayed: set[TopicPartition] = set()  # that came this way: not waited for directly
-        self.why = ""  # what the driver said last
+        self.reason = ""  # what the driver said last
 
     def wants(self, tp: TopicPartition, silent_s: float | None, idle_s: float) -> bool:
         """Whether to ask the driver: for how long the leader has been silent, if that is known, and nothing has come."""
@@ -137,20 +137,20 @@ class RelayedReader:
         try:
             answer = self._call(request)
         except (CohortError, OSError) as error:  # the driver does not answer, or refuses
-            self.why = str(error)
+            self.reason = str(error)
             self._next_s = time.monotonic() + PAUSE_S
             return []
         (size,) = _HEAD.unpack_from(answer)
         head = calls.decode(answer[_HEAD.size : _HEAD.size + size], calls.ReadHead)
         rows = memoryview(answer)[_HEAD.size + size :]
         batches = iter(pa.ipc.open_stream(rows) if len(rows) else ())
-        pieces = [(ranges[at].tp, position, next(batches) if has else None) for at, position, has in head.pieces]
+        pieces = [(ranges[i].tp, position, next(batches) if full else None) for i, position, full in head.pieces]
         self._relayed = {tp for tp, _, _ in pieces}
-        self.why = head.message
+        self.reason = head.message
         if not pieces:
             self._next_s = time.monotonic() + PAUSE_S
             if head.lost:
-                raise DataLossError(self.why, head.error)
+                raise DataLossError(self.reason, head.error)
             if head.error not in {"", "REQUEST_TIMED_OUT"}:
-                raise FetchError(self.why, head.error)
+                raise FetchError(self.reason, head.error)
         return pieces

@@ -1,4 +1,4 @@
-"""The fetching source: our own ``FetchClient`` where it can do what is asked for, librdkafka's consumer while it can't.
+"""The fetching source: our own ``FetchClient`` where it can read the partitions, librdkafka's consumer while it can't.
 
 librdkafka makes an object of every record, and Python another: sixteen times the CPU.  But it has every login and every
 format: brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
@@ -45,8 +45,8 @@ _log = logging.getLogger("sparkcohort.record_source")
 
 def possible(conf: Mapping[str, Any]) -> str:
     """Why these settings need librdkafka; "" when they don't."""
-    said = settings_of(conf)
-    return unsupported(said) or ("" if servers(bootstrap_of(said)) else "there is no bootstrap.servers")
+    config = settings_of(conf)
+    return unsupported(config) or ("" if servers(bootstrap_of(config)) else "there is no bootstrap.servers")
 
 
 class FetchSource(RecordSource):
@@ -72,7 +72,7 @@ class FetchSource(RecordSource):
         self._librdkafka: ConsumerSource | None = None
         self._largest = largest
         # The spans that librdkafka fetches, from where they stand.
-        self._left: dict[TopicPartition, tuple[int, int]] = {}
+        self._spans: dict[TopicPartition, tuple[int, int]] = {}
         self._return_at, self._return_s = float("inf"), RETURN_S
         self._warned = ""
         self._throttled_s = 0.0  # by the fetchers before this one
@@ -105,15 +105,15 @@ class FetchSource(RecordSource):
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``RecordSource``."""
         if self._fetcher is None:
-            self._left.update(spans)
+            self._spans.update(spans)
         (self._fetcher or self._client()).assign(spans)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching; see ``RecordSource``."""
-        gone = tuple(partitions)
-        for tp in gone:
-            self._left.pop(tp, None)
-        (self._fetcher or self._client()).unassign(gone)
+        partitions = tuple(partitions)
+        for tp in partitions:
+            self._spans.pop(tp, None)
+        (self._fetcher or self._client()).unassign(partitions)
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """What is there; see ``RecordSource``."""
@@ -143,8 +143,8 @@ class FetchSource(RecordSource):
         """The log's end as last heard; see ``RecordSource``."""
         if self._fetcher is None:
             return self._client().log_end(tp)
-        found = self._fetcher.partition(tp)
-        return found.log_end if found is not None else None
+        partition = self._fetcher.partition(tp)
+        return partition.log_end if partition is not None else None
 
     @property
     def tells_ids(self) -> bool:  # type: ignore[override]
@@ -153,8 +153,8 @@ class FetchSource(RecordSource):
 
     def topic_id(self, tp: TopicPartition) -> str:
         """The topic's id; see ``RecordSource``."""
-        found = self._fetcher.partition(tp) if self._fetcher is not None else None
-        return found.topic_name if found is not None else ""
+        partition = self._fetcher.partition(tp) if self._fetcher is not None else None
+        return partition.topic_name if partition is not None else ""
 
     def silence(self) -> Mapping[TopicPartition, float] | None:
         """For how long leaders have owed an answer; see ``RecordSource``."""
@@ -192,9 +192,9 @@ class FetchSource(RecordSource):
         """librdkafka's client, made when it is first needed."""
         if self._librdkafka is None:
             held_back = {**self._unhurried, **self._conf}
-            made = ConsumerSource(held_back, columns=self._columns, batch_bytes=self._batch_bytes)
-            made.complaints = self.complaints
-            self._librdkafka = made
+            source = ConsumerSource(held_back, columns=self._columns, batch_bytes=self._batch_bytes)
+            source.complaints = self.complaints
+            self._librdkafka = source
         return self._librdkafka
 
     def _warn(self, distrusted: str) -> None:
@@ -204,8 +204,8 @@ class FetchSource(RecordSource):
 
     def _hand_over(self, fetcher: FetchClient) -> None:
         _log.info("records are fetched by librdkafka for %g minutes: %s", self._return_s / 60, fetcher.given_up)
-        self._left = fetcher.left()
-        self._client().assign(self._left)
+        self._spans = fetcher.remaining_spans()
+        self._client().assign(self._spans)
         fetcher.close()
         self._throttled_s += fetcher.throttled_s
         self._fetcher = None
@@ -223,15 +223,15 @@ class FetchSource(RecordSource):
         _log.info("fetching records without librdkafka is tried again")
         client, self._librdkafka = self._client(), None
         client.close()
-        self._fetcher.assign(self._left)
-        self._left = {}
+        self._fetcher.assign(self._spans)
+        self._spans = {}
 
     def _follow(self, events: Iterable[Event]) -> None:
         """Know where each partition stands, to go on from there."""
         for event in events:
             if isinstance(event, PartitionError):
-                self._left.pop(event.tp, None)
-            elif event.tp in self._left:
-                stands, end = self._left[event.tp]
-                to = event.next_offset if isinstance(event, Records) else event.offset
-                self._left[event.tp] = max(stands, to), end
+                self._spans.pop(event.tp, None)
+            elif event.tp in self._spans:
+                start, end = self._spans[event.tp]
+                offset = event.next_offset if isinstance(event, Records) else event.offset
+                self._spans[event.tp] = max(start, offset), end
