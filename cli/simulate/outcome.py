@@ -197,7 +197,7 @@ def _answer(assignor: Assignor, case: Case) -> Assignment:
     try:
         assignment, _ = leader.run_assignor(assignor, assignor.name, case.topics, case.members, case.racks)
     except (Exception, SystemExit) as error:
-        raise InvalidAssignment(leader.blamed(assignor.name, error)) from error
+        raise InvalidAssignment(leader.failure_message(assignor.name, error)) from error
     return dict(assignment)
 
 

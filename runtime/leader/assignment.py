@@ -1,14 +1,14 @@
 """What the leader of a group does between JoinGroup and SyncGroup: run the assignor that the members voted for.
 
-The coordinator never reads what members say; the leader does, here: subscriptions in, one assignment each out,
-both as the bytes that JoinGroup and SyncGroup carry (Kafka: ConsumerCoordinator.onLeaderElected).
+The leader decodes the members' subscriptions and returns one assignment for each member, both as the bytes that
+JoinGroup and SyncGroup carry (Kafka: ConsumerCoordinator.onLeaderElected).
 
-Two safeguards hold whatever the assignor: a partition that somebody else may still be reading is held back until
-the follow-up round (so even ``range`` moves partitions without a stop of the world), and a plan that isn't
+Two safeguards hold whatever the assignor.  A partition that another member may still be reading is held back until
+the follow-up round, so even ``range`` moves partitions without a stop of the world.  An answer that isn't
 complete, exclusive and to subscribers only is refused with the assignor's name.
 
-Whether the assignor rules in a round at all is decided in ``delayed_rebalance``: while somebody is waited for, nobody gives
-anything up (``stay``).
+``delayed_rebalance`` decides whether the assignor is asked in a round.  While it waits for a replacement, no member gives up
+a partition (``stay``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, find_assignor, validate
-from sparkcohort.assignors.api import NO_RACKS, Partition, Racks, subscribers
-from sparkcohort.assignors.api import Assignment as Given
+from sparkcohort.assignors.api import NO_RACKS, Assignment, Partition, Racks, subscribers
 from sparkcohort.assignors.solver import revocation
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed, pack
 from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, distinct, give_to_least
-from sparkcohort.runtime.leader.reachable_assignment import moved_off
+from sparkcohort.runtime.leader.reachable_assignment import without_barred
 from sparkcohort.runtime.protocol.consumer_protocol import (
     AssignmentWriter,
     MalformedConsumerProtocol,
@@ -40,12 +39,12 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 __all__ = ["GroupAssignment", "InvalidAssignment", "JoinedMember", "assign", "keep", "plan", "stay", "subscriptions"]
 
-Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
+Owned: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
 Subscriptions: TypeAlias = Mapping[str, MemberSubscription]
 Barred: TypeAlias = Mapping[str, Collection[Partition]]
-NOBODY_BARRED: Barred = MappingProxyType({})
-NOTHING_KNOWN: Since = MappingProxyType({})
+NO_BARS: Barred = MappingProxyType({})
+NONE_OWNED: Owned = MappingProxyType({})
 _BLOCK: Final = 1 << 14
 MOST_WORDS: Final = 500
 WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
@@ -59,21 +58,21 @@ def assign(
     protocol_name: str,
     members: Sequence[JoinedMember],
     topics: Mapping[str, int],
-    since: Since,
+    owned: Owned,
     *,
-    only: Mapping[str, Sequence[int]] | None = None,
+    subset: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
 ) -> Assignments:
     """Compute the assignments of one generation, by member id, members that get nothing included.
 
-    ``topics`` has the number of partitions of each; ``since`` is what the coordinator knows of each member's
+    ``topics`` has the number of partitions of each; ``owned`` is what the coordinator knows of each member's
     partitions, with the generation of acquiring.  It counts as claimed too: a static member that hasn't rejoined
-    holds what its old metadata doesn't name.  ``only`` lists the partitions of topics that are read in part (Spark's
+    holds what its old metadata doesn't name.  ``subset`` lists the partitions of topics that are read in part (Spark's
     ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
     each partition's replicas, by its number in Kafka.
     Raises UnknownAssignor, and InvalidAssignment naming the assignor.
     """
-    return plan(protocol_name, subscriptions(members, since), topics, only=only, racks=racks).assignments
+    return plan(protocol_name, subscriptions(members, owned), topics, subset=subset, racks=racks).assignments
 
 
 class GroupAssignment(NamedTuple):
@@ -83,49 +82,50 @@ class GroupAssignment(NamedTuple):
     revokes: bool
 
 
-def subscriptions(members: Sequence[JoinedMember], since: Since) -> dict[str, MemberSubscription]:
-    """What each member wants and holds: one that can't be read wants nothing, and holds what it is known to have."""
-    return {joined.member_id: _subscription(joined, since.get(joined.member_id, {})) for joined in members}
+def subscriptions(members: Sequence[JoinedMember], owned: Owned) -> dict[str, MemberSubscription]:
+    """What each member wants and holds; one whose metadata can't be read wants nothing and holds what the coordinator knows."""
+    return {joined.member_id: _subscription(joined, owned.get(joined.member_id, {})) for joined in members}
 
 
 def plan(
     protocol_name: str,
-    said: Subscriptions,
+    members: Subscriptions,
     topics: Mapping[str, int],
     *,
-    only: Mapping[str, Sequence[int]] | None = None,
+    subset: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
-    barred: Barred = NOBODY_BARRED,
+    barred: Barred = NO_BARS,
 ) -> GroupAssignment:
-    """Run the assignor, one of ``assignors`` by name (see ``assign``); nobody gets what it is ``barred`` from."""
+    """Run the assignor, one of ``assignors`` by name (see ``assign``); no member gets what it is ``barred`` from."""
     assignor = find_assignor(protocol_name, assignors)
-    only = _existing(topics, only)
-    barred = _inward(barred, only)
-    packed, ownership = run_assignor(assignor, protocol_name, *assignor_input(said, topics, only=only, racks=racks))
-    target, revokes = revocation.adjust_for_generation(moved_off(packed, ownership, barred), ownership)
+    subset = _existing(topics, subset)
+    barred = _inward(barred, subset)
+    arguments = assignor_input(members, topics, subset=subset, racks=racks)
+    packed, ownership = run_assignor(assignor, protocol_name, *arguments)
+    target, revokes = revocation.adjust_for_generation(without_barred(packed, ownership, barred), ownership)
     layout = _layout(target)
     del ownership, packed, target  # large, and writing takes as much again
-    return GroupAssignment(_encode(layout, only), revokes)
+    return GroupAssignment(_encode(layout, subset), revokes)
 
 
 def run_assignor(
     assignor: Assignor, name: str, topics: Mapping[str, int], members: Subscriptions, racks: Racks
 ) -> tuple[Packed, Ownership]:
     """What the assignor answers, and who owns what.  Raises InvalidAssignment naming it, or what it raises itself."""
-    given = _checked_answer(assignor, name, topics, members, racks)
-    ownership = _ownership(given, topics, members)
-    packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
+    answer = _checked_answer(assignor, name, topics, members, racks)
+    ownership = _ownership(answer, topics, members)
+    packed = answer if isinstance(answer, Packed) and answer.space is ownership.space else pack(ownership.space, answer)
     if packed is None or not _is_sound(packed, ownership):
-        raise InvalidAssignment(f"assignor {name}: {_problem(given, topics, members, ownership)}")
+        raise InvalidAssignment(f"assignor {name}: {_problem(answer, topics, members, ownership)}")
     return packed, ownership
 
 
-def blamed(name: str, error: BaseException) -> str:
-    """What an assignor did, in words that name it."""
+def failure_message(name: str, error: BaseException) -> str:
+    """An assignor's failure in words that name it."""
     if isinstance(error, InvalidAssignment):
-        said = str(error)
-        return said if said.startswith("assignor ") else f"assignor {name}: {said}"
+        message = str(error)
+        return message if message.startswith("assignor ") else f"assignor {name}: {message}"
     return f"assignor {name} raised {words(error)}"
 
 
@@ -137,29 +137,29 @@ def words(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _inward(barred: Barred, only: Mapping[str, Sequence[int]]) -> Barred:
+def _inward(barred: Barred, subset: Mapping[str, Sequence[int]]) -> Barred:
     """What members are barred from in the assignor's numbers."""
-    if not barred or not only:
+    if not barred or not subset:
         return barred
-    places = {(topic, number): at for topic, numbers in only.items() for at, number in enumerate(numbers)}
+    places = {(topic, number): place for topic, numbers in subset.items() for place, number in enumerate(numbers)}
     return {
         member: [TopicPartition(tp[0], places.get((tp[0], tp[1]), tp[1])) for tp in partitions]
         for member, partitions in barred.items()
     }
 
 
-def _ownership(given: Given, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
-    """Who owns what; the sticky family has made that out already."""
-    known = given.ownership if isinstance(given, Packed) else None
-    return (
-        known if known is not None and known.space.is_made_from(topics, members) else resolve_ownership(topics, members)
-    )
+def _ownership(answer: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
+    """Who owns what; the answer of the sticky family has it already."""
+    ownership = answer.ownership if isinstance(answer, Packed) else None
+    if ownership is not None and ownership.space.is_made_from(topics, members):
+        return ownership
+    return resolve_ownership(topics, members)
 
 
 def _is_sound(packed: Packed, ownership: Ownership) -> bool:
-    """Whether everything goes to subscribers and nothing is forgotten, but for what somebody has to give up first."""
-    space, given = packed.space, np.flatnonzero(packed.member >= 0)
-    if not space.wanting(given, packed.member[given]).all():
+    """Whether all goes to subscribers, and all is given but what an owner has to give up first."""
+    space, places = packed.space, np.flatnonzero(packed.member >= 0)
+    if not space.wanting(places, packed.member[places]).all():
         return False
     return not ((packed.member < 0) & revocation.unclaimed(ownership)).any()
 
@@ -173,24 +173,24 @@ class AssignorInput(NamedTuple):
 
 
 def assignor_input(
-    said: Subscriptions,
+    members: Subscriptions,
     topics: Mapping[str, int],
     *,
-    only: Mapping[str, Sequence[int]] | None = None,
+    subset: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
 ) -> AssignorInput:
-    """What an assignor is shown (see ``assign``)."""
-    only = _existing(topics, only)
-    if only:
-        topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
-    places = {(topic, number): (topic, at) for topic, numbers in only.items() for at, number in enumerate(numbers)}
-    members = {member: _renumbered(wish, places, only) for member, wish in said.items()} if only else said
-    seen = {topic: _replica_racks(where, only.get(topic)) for topic, where in racks.items() if topic in topics}
-    return AssignorInput(topics, members, seen)
+    """The arguments of an assignor (see ``assign``)."""
+    subset = _existing(topics, subset)
+    if subset:
+        topics = {**topics, **{topic: len(numbers) for topic, numbers in subset.items()}}
+        places = {(topic, number): (topic, i) for topic, numbers in subset.items() for i, number in enumerate(numbers)}
+        members = {member: _renumbered(wish, places, subset) for member, wish in members.items()}
+    racks = {topic: _replica_racks(replicas, subset.get(topic)) for topic, replicas in racks.items() if topic in topics}
+    return AssignorInput(topics, members, racks)
 
 
-def _replica_racks(where: Sequence[Collection[str]], numbers: Sequence[int] | None) -> Sequence[Collection[str]]:
-    return where if numbers is None else [where[number] for number in numbers]
+def _replica_racks(racks: Sequence[Collection[str]], numbers: Sequence[int] | None) -> Sequence[Collection[str]]:
+    return racks if numbers is None else [racks[number] for number in numbers]
 
 
 def _checked_answer(
@@ -199,117 +199,117 @@ def _checked_answer(
     topics: Mapping[str, int],
     members: Mapping[str, MemberSubscription],
     racks: Racks,
-) -> Given:
-    """The assignor's answer; a user's own is believed only after a look, and what it does to its arguments is its own."""
+) -> Assignment:
+    """The assignor's answer; that of a user's assignor is checked, and it gets copies of its arguments."""
     if type(assignor) is type(ASSIGNORS.get(name)):  # also one that is set up for this round
         return assignor.assign(topics, members, racks)
     try:
-        given = validate.read_answer(assignor.assign(dict(topics), dict(members), racks))
+        answer = validate.read_answer(assignor.assign(dict(topics), dict(members), racks))
         if not assignor.cooperative:
-            validate.check_complete(given, topics, members)
+            validate.check_complete(answer, topics, members)
     except validate.BadAnswer as problem:
         raise InvalidAssignment(f"assignor {name}: {problem}") from None
-    return given
+    return answer
 
 
 def stay(
-    said: Subscriptions,
+    members: Subscriptions,
     topics: Mapping[str, int],
     *,
-    only: Mapping[str, Sequence[int]] | None = None,
+    subset: Mapping[str, Sequence[int]] | None = None,
     withheld: Collection[Partition] = (),
-    barred: Barred = NOBODY_BARRED,
+    barred: Barred = NO_BARS,
 ) -> Assignments:
-    """The assignments in which nobody gives anything up; what is free goes to who has least, but for ``withheld``.
+    """The assignments in which no member gives anything up; what is free goes to the one with least, but for ``withheld``.
 
-    Nobody gets what it is ``barred`` from.
+    No member gets what it is ``barred`` from.
     """
-    ownership, only = resolve_ownership(topics, said), _existing(topics, only)
-    space, given = ownership.space, ownership.member.copy()
+    ownership, subset = resolve_ownership(topics, members), _existing(topics, subset)
+    space, member = ownership.space, ownership.member.copy()
     read = np.ones(space.places, np.bool_)
-    for topic, numbers in only.items():
+    for topic, numbers in subset.items():
         places = space.span(topic)
         read[places] = False
         read[places[numbers]] = True
-    given[~read] = NO_MEMBER
-    loads = np.bincount(given[given >= 0], minlength=len(space.ids))
-    lost = space.place(withheld, len(withheld))
-    read[lost[lost >= 0]] = False  # a topic may have been deleted since
+    member[~read] = NO_MEMBER
+    loads = np.bincount(member[member >= 0], minlength=len(space.ids))
+    withheld_places = space.place(withheld, len(withheld))
+    read[withheld_places[withheld_places >= 0]] = False  # a topic may have been deleted since
     free = read & revocation.unclaimed(ownership)
     for position, first in enumerate(space.base[:-1].tolist()):
         places = first + np.flatnonzero(free[first : space.base[position + 1]])
         if len(places):
-            given[places] = give_to_least(len(places), np.flatnonzero(space.wanted_by[:, position]), loads)
-    kept = {
-        member: set(partitions) - set(said[member].owned) for member, partitions in barred.items() if member in said
+            member[places] = give_to_least(len(places), np.flatnonzero(space.wanted_by[:, position]), loads)
+    new_bars = {
+        name: set(partitions) - set(members[name].owned) for name, partitions in barred.items() if name in members
     }
-    return _encode(_layout(moved_off(Packed(space, given), ownership, kept)))
+    return _encode(_layout(without_barred(Packed(space, member), ownership, new_bars)))
 
 
-def _existing(topics: Mapping[str, int], only: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
-    """What of ``only`` there is: a topic may be deleted while its query runs."""
+def _existing(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
+    """The part of ``subset`` that exists: a topic may be deleted while its query runs."""
     return {
         topic: [number for number in numbers if number < topics[topic]]
-        for topic, numbers in (only or {}).items()
+        for topic, numbers in (subset or {}).items()
         if topic in topics
     }
 
 
-def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assignments:
-    """The assignments in which nothing moves: everybody keeps what it validly claims, or is known to have (``since``).
+def keep(members: Sequence[JoinedMember], owned: Owned = NONE_OWNED) -> Assignments:
+    """The assignments in which nothing moves: each member keeps what it validly claims, or is known to have (``owned``).
 
     For when ``assign`` raised.
     """
-    said = subscriptions(members, since)
+    by_member = subscriptions(members, owned)
     claimed: dict[str, set[int]] = {}
-    for topic, number in (partition for member in said.values() for partition in member.owned):
+    for topic, number in (partition for member in by_member.values() for partition in member.owned):
         claimed.setdefault(topic, set()).add(number)
     # No more than is claimed is counted, whatever number a claim makes up: how large the topics are isn't known here.
-    only = {topic: sorted(number for number in numbers if number >= 0) for topic, numbers in claimed.items()}
-    topics = {topic: max(numbers, default=-1) + 1 for topic, numbers in only.items()}
-    ownership = resolve_ownership(*assignor_input(said, topics, only=only)[:2])
-    return _encode(_layout(Packed(ownership.space, ownership.member)), only)
+    subset = {topic: sorted(number for number in numbers if number >= 0) for topic, numbers in claimed.items()}
+    topics = {topic: max(numbers, default=-1) + 1 for topic, numbers in subset.items()}
+    ownership = resolve_ownership(*assignor_input(by_member, topics, subset=subset)[:2])
+    return _encode(_layout(Packed(ownership.space, ownership.member)), subset)
 
 
 def _renumbered(
-    said: MemberSubscription, places: Mapping[Partition, Partition], only: Mapping[str, Sequence[int]]
+    wish: MemberSubscription, places: Mapping[Partition, Partition], subset: Mapping[str, Sequence[int]]
 ) -> MemberSubscription:
     """A subscription in the assignor's numbers; claims of partitions that are not read are dropped."""
 
     def inward(partition: Partition) -> Partition | None:
-        return places.get(partition) if partition[0] in only else partition
+        return places.get(partition) if partition[0] in subset else partition
 
-    owned = [place for partition in said.owned if (place := inward(partition)) is not None]
-    since = {place: at for partition, at in said.since.items() if (place := inward(partition)) is not None}
-    loads = {place: load for partition, load in said.loads.items() if (place := inward(partition)) is not None}
-    return replace(said, owned=tuple(owned), since=since, loads=loads)
+    owned = [place for partition in wish.owned if (place := inward(partition)) is not None]
+    generations = {place: g for partition, g in wish.since.items() if (place := inward(partition)) is not None}
+    loads = {place: load for partition, load in wish.loads.items() if (place := inward(partition)) is not None}
+    return replace(wish, owned=tuple(owned), since=generations, loads=loads)
 
 
-def _subscription(joined: JoinedMember, known: Mapping[TopicPartition, int]) -> MemberSubscription:
+def _subscription(joined: JoinedMember, generations: Mapping[TopicPartition, int]) -> MemberSubscription:
     try:
-        said = decode_subscription(joined.metadata)
+        subscription = decode_subscription(joined.metadata)
     except MalformedConsumerProtocol:
-        said = Subscription()
-    owned = tuple(sorted({*said.owned, *known}))
+        subscription = Subscription()
+    owned = tuple(sorted({*subscription.owned, *generations}))
     # In the order of ``owned``, so that the two can be read side by side.
-    since: dict[Partition, int] = {partition: known[partition] for partition in owned if partition in known}
+    acquisitions: dict[Partition, int] = {tp: generations[tp] for tp in owned if tp in generations}
     return MemberSubscription(
-        topics=said.topics,
+        topics=subscription.topics,
         owned=owned,
-        generation=max([said.generation, *known.values()]),
+        generation=max([subscription.generation, *generations.values()]),
         instance_id=joined.group_instance_id,
-        rack=said.rack,
-        since=since,
+        rack=subscription.rack,
+        since=acquisitions,
     )
 
 
 def _problem(
-    given: Given, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], ownership: Ownership
+    answer: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], ownership: Ownership
 ) -> str:
     """What is wrong with an assignor's answer, in words; empty when nothing is."""
     wanted_by = subscribers(topics, members)
     owner: dict[Partition, str] = {}
-    for member, partitions in sorted(given.items()):
+    for member, partitions in sorted(answer.items()):
         for topic, partition in partitions:
             name = f"{topic}-{partition}"
             if member not in members:
@@ -342,30 +342,30 @@ class _SortedAssignment(NamedTuple):
     starts: Ints
 
 
-def _layout(given: Packed) -> _SortedAssignment:
-    space = given.space
-    return _SortedAssignment(space.ids, space.topics, space.base, space.topic, *given.sorted)
+def _layout(packed: Packed) -> _SortedAssignment:
+    space = packed.space
+    return _SortedAssignment(space.ids, space.topics, space.base, space.topic, *packed.sorted)
 
 
-def _encode(given: _SortedAssignment, only: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
+def _encode(layout: _SortedAssignment, subset: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
     """Each member's bytes; in blocks, which stay in the processor's cache."""
-    places, starts = given.places, given.starts
-    number = _numbers(given, only) if only else None
-    writer = AssignmentWriter(given.topics)
-    found: list[bytes] = []
+    places, starts = layout.places, layout.starts
+    number = _numbers(layout, subset) if subset else None
+    writer = AssignmentWriter(layout.topics)
+    encoded: list[bytes] = []
     cuts = np.searchsorted(starts, np.arange(0, len(places), _BLOCK))
     for first, end in pairwise(distinct(np.concatenate(([0], cuts, [len(starts) - 1]))).tolist()):
-        mine = places[starts[first] : starts[end]]
-        topic = given.topic[mine]
-        numbers = mine - given.base[topic] if number is None else number[mine]
-        found += writer.write(topic, numbers, starts[first : end + 1] - starts[first])
-    return tuple(zip(given.ids, found, strict=True))
+        member_places = places[starts[first] : starts[end]]
+        topic = layout.topic[member_places]
+        numbers = member_places - layout.base[topic] if number is None else number[member_places]
+        encoded += writer.write(topic, numbers, starts[first : end + 1] - starts[first])
+    return tuple(zip(layout.ids, encoded, strict=True))
 
 
-def _numbers(given: _SortedAssignment, only: Mapping[str, Sequence[int]]) -> Ints:
+def _numbers(layout: _SortedAssignment, subset: Mapping[str, Sequence[int]]) -> Ints:
     """The number in Kafka of each place."""
-    number = np.arange(len(given.topic)) - given.base[given.topic]
-    for position, topic in enumerate(given.topics):
-        if topic in only:
-            number[given.base[position] : given.base[position + 1]] = only[topic]
+    number = np.arange(len(layout.topic)) - layout.base[layout.topic]
+    for position, topic in enumerate(layout.topics):
+        if topic in subset:
+            number[layout.base[position] : layout.base[position + 1]] = subset[topic]
     return number

@@ -2,17 +2,17 @@
 
 Connect's rules (KIP-415, ``IncrementalCooperativeAssignor``; KAFKA-12495 for the back-off), for partitions:
 
-* **Lost** is what a member that is gone had when the last rebalance ended and nobody holds now.  It stays unassigned (tasks
-  read it directly) for ``scheduled.rebalance.max.delay.ms`` from the first loss on; a delay of 0 means: reassign at once.
-  What no member took with it is not lost but free, and free partitions are given out in any round.
-* **While the delay runs nobody gives anything up.**  Those who come wait empty-handed, as candidates.
-* **It ends** when its time has come, or sooner when the members are as many as those that had partitions.  Connect waits
-  for the time even then, since a worker may come back under its own name; a Spark executor never does (a replacement has
-  a new id), so there is nobody left to wait for.  Who had nothing yet when somebody departs counts as come: a replacement
-  is often there before the group has noticed whom it replaces, and whoever idles can take over at once.  Then the assignor rules again: a sticky one gives what was lost to those
-  who have least, that is to the candidates, or evenly to the others if none came, and moves nothing else.
+* **Lost** is a partition of a departed member that it had when the last rebalance ended and no member holds now.  It stays
+  unassigned (tasks read it directly) for ``scheduled.rebalance.max.delay.ms`` from the first loss on; a delay of 0 means:
+  reassign at once.  A partition that no member had is free, and free partitions are assigned in any round.
+* **While the delay runs no member gives anything up.**  New members wait without partitions, as candidates.
+* **The delay ends** when its time has come, or sooner when there are as many members as had partitions.  Connect waits
+  for the time even then, since a worker may come back under its own name.  A Spark executor never does: its replacement has
+  a new id.  A member without partitions counts as a replacement, since one is often there before the group has noticed whom
+  it replaces.  Then the assignor is asked again: a sticky one gives what was lost to the members with least, that is to the
+  candidates, or evenly to the others if none came, and moves nothing else.
 * **Revoking backs off.**  A round that would take partitions from live members right after a round that did waits for
-  1 ms x 40^n, at most the delay; n is how many times in a row.  Meanwhile free partitions go to who has least.
+  1 ms x 40^n, at most the delay; n is how many times in a row.  Meanwhile free partitions go to the members with least.
 * **An assignor that fails is asked again** after 5 s, 10 s, 20 s and so on, at most 5 minutes, and with every round
   that begins for another reason.
 """
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, Racks
 from sparkcohort.runtime.leader import assignment
@@ -36,13 +37,13 @@ RETRY_MS, MOST_RETRY_MS = 5_000, 300_000
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRebalance:
-    """Partitions ``lost`` with ``missing`` members, unassigned until ``due_ms`` or until ``expected`` members are there.
+    """The ``partitions`` lost with ``missing`` members, unassigned until ``due_ms`` or until ``expected`` members are there.
 
     ``due_ms`` is None when nothing is lost.
     """
 
     missing: tuple[str, ...] = ()
-    lost: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
     expected: int = 0
     due_ms: int | None = None
 
@@ -83,9 +84,9 @@ class Round:
     protocol_name: str
     members: Sequence[JoinedMember]
     topics: Mapping[str, int]
-    since: assignment.Since
+    owned: assignment.Owned
     previous_assignment: Mapping[str, Sequence[TopicPartition]]
-    only: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    subset: Mapping[str, Sequence[int]] = field(default_factory=dict)
     racks: Racks = field(default_factory=dict)
     balance: Balance | None = None
     barred: assignment.Barred = field(default_factory=dict)
@@ -93,38 +94,36 @@ class Round:
 
 def lead(
     state: LeaderState,
-    asked: Round,
+    round_: Round,
     now_ms: int,
     max_delay_ms: int,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
 ) -> tuple[assignment.Assignments, LeaderState]:
-    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``failed``)."""
-    said = assignment.subscriptions(asked.members, asked.since)
-    scheduled = schedule(state.scheduled, _lost_assignments(state.scheduled, asked, said), now_ms, max_delay_ms)
+    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``record_failure``)."""
+    members = assignment.subscriptions(round_.members, round_.owned)
+    stay = partial(assignment.stay, members, round_.topics, subset=round_.subset, barred=round_.barred)
+    scheduled = schedule(state.scheduled, _lost_assignments(state.scheduled, round_, members), now_ms, max_delay_ms)
     if scheduled.due_ms is not None:
-        kept = assignment.stay(said, asked.topics, only=asked.only, withheld=scheduled.lost, barred=asked.barred)
-        return kept, LeaderState(scheduled, failure=state.failure)
-    if asked.balance is not None:
-        said, assignors = asked.balance.loaded(said), {**assignors, asked.balance.assignor.name: asked.balance.assignor}
+        return stay(withheld=scheduled.partitions), LeaderState(scheduled, failure=state.failure)
+    if (balance := round_.balance) is not None:
+        members, assignors = balance.with_loads(members), {**assignors, balance.assignor.name: balance.assignor}
     plan = assignment.plan(
-        asked.protocol_name,
-        said,
-        asked.topics,
-        only=asked.only,
-        racks=asked.racks,
+        round_.protocol_name,
+        members,
+        round_.topics,
+        subset=round_.subset,
+        racks=round_.racks,
         assignors=assignors,
-        barred=asked.barred,
+        barred=round_.barred,
     )
-    back_off = revoke(state.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
+    back_off = revoke(state.back_off, now_ms, max_delay_ms, revokes=plan.revokes)
     if back_off.due_ms is not None:
-        return assignment.stay(said, asked.topics, only=asked.only, barred=asked.barred), LeaderState(
-            scheduled, back_off
-        )
+        return stay(), LeaderState(scheduled, back_off)
     return plan.assignments, LeaderState(scheduled, back_off)
 
 
-def failed(state: LeaderState, now_ms: int) -> LeaderState:
-    """What to remember of a round whose assignor failed: everybody kept what it had, and nothing waits."""
+def record_failure(state: LeaderState, now_ms: int) -> LeaderState:
+    """What to remember of a round whose assignor failed: each member kept what it had, and nothing waits."""
     times = 1 if state.failure is None else state.failure.times + 1
     wait_ms = min(RETRY_MS << min(times - 1, _MOST_BACK_OFFS), MOST_RETRY_MS)
     return LeaderState(failure=Failure(times, now_ms + wait_ms))
@@ -146,35 +145,36 @@ def reason(state: LeaderState, name: Callable[[str], str] = str) -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class LostAssignments:
-    """What a look at the group finds.
+    """The members that are gone, and what was lost with them.
 
-    ``lost`` is what each missing member had that exists and nobody holds, and ``before`` likewise of who was gone in
-    earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that had some before.
+    ``by_member`` is what each missing member had that exists and no member holds, and ``earlier`` likewise of those that were
+    gone in earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that had some before.
     """
 
-    lost: Mapping[str, frozenset[TopicPartition]]
-    before: frozenset[TopicPartition]
+    by_member: Mapping[str, frozenset[TopicPartition]]
+    earlier: frozenset[TopicPartition]
     workers: int
     survivors: int
 
 
 def schedule(
-    scheduled: ScheduledRebalance, seen: LostAssignments, now_ms: int, max_delay_ms: int
+    scheduled: ScheduledRebalance, losses: LostAssignments, now_ms: int, max_delay_ms: int
 ) -> ScheduledRebalance:
-    """The delay after a look at who is there; the empty one when there is none, or when it is over."""
-    lost = seen.before.union(*seen.lost.values())
-    if not lost or max_delay_ms == 0:
+    """The delay after a look at the members; the empty one when there is none, or when it is over."""
+    partitions = losses.earlier.union(*losses.by_member.values())
+    if not partitions or max_delay_ms == 0:
         return ScheduledRebalance()
-    expected = scheduled.expected or seen.survivors + len(seen.lost)
+    expected = scheduled.expected or losses.survivors + len(losses.by_member)
     due_ms = now_ms + max_delay_ms if scheduled.due_ms is None else scheduled.due_ms
-    if seen.workers >= expected or now_ms >= due_ms:
+    if losses.workers >= expected or now_ms >= due_ms:
         return ScheduledRebalance()
-    return ScheduledRebalance(tuple(dict.fromkeys((*scheduled.missing, *sorted(seen.lost)))), lost, expected, due_ms)
+    missing = tuple(dict.fromkeys((*scheduled.missing, *sorted(losses.by_member))))
+    return ScheduledRebalance(missing, partitions, expected, due_ms)
 
 
-def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, wanted: bool) -> BackOff:
-    """After a round whose plan takes partitions from live members, or doesn't; ``due_ms`` set means: not in this round."""
-    if not wanted:
+def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, revokes: bool) -> BackOff:
+    """The back-off after a plan that takes partitions from live members, or doesn't; with ``due_ms``: not in this round."""
+    if not revokes:
         return BackOff()
     if back_off.due_ms is not None:
         return back_off if now_ms < back_off.due_ms else replace(back_off, revoked=True, due_ms=None)
@@ -185,16 +185,16 @@ def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, wanted: bool) -
     return BackOff(revoked=True, times=times, due_ms=now_ms + wait_ms if wait_ms else None)
 
 
-def _lost_assignments(scheduled: ScheduledRebalance, asked: Round, said: assignment.Subscriptions) -> LostAssignments:
-    workers = {name for name, subscription in said.items() if subscription.topics}
-    gone = {name: had for name, had in asked.previous_assignment.items() if name not in said and had}
-    held: set[tuple[str, int]] = set()
-    if gone or scheduled.lost:
-        held = {partition for member in said.values() for partition in member.owned}
+def _lost_assignments(old: ScheduledRebalance, round_: Round, members: assignment.Subscriptions) -> LostAssignments:
+    workers = {name for name, subscription in members.items() if subscription.topics}
+    missing = {name: tps for name, tps in round_.previous_assignment.items() if name not in members and tps}
+    claimed: set[tuple[str, int]] = set()
+    if missing or old.partitions:
+        claimed = {partition for member in members.values() for partition in member.owned}
 
     def still_lost(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        return frozenset(tp for tp in partitions if tp.partition < asked.topics.get(tp.topic, 0) and tp not in held)
+        return frozenset(tp for tp in partitions if tp.partition < round_.topics.get(tp.topic, 0) and tp not in claimed)
 
-    lost = {name: found for name, had in gone.items() if (found := still_lost(had))}
-    survivors = sum(bool(asked.previous_assignment.get(name)) for name in workers)
-    return LostAssignments(lost, still_lost(scheduled.lost), len(workers), survivors)
+    by_member = {name: remaining for name, tps in missing.items() if (remaining := still_lost(tps))}
+    survivors = sum(bool(round_.previous_assignment.get(name)) for name in workers)
+    return LostAssignments(by_member, still_lost(old.partitions), len(workers), survivors)

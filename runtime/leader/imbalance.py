@@ -1,22 +1,22 @@
 """When an imbalance of load is worth a rebalance: once it has lasted, and not again and again.
 
-* ``since_ms`` is when the imbalance that is there now was first seen.  Whenever a look finds none it is forgotten, so
-  only one that lasts for ``after_ms`` counts; and what moves partitions is measured anew from its round on.
+* ``since_ms`` is when the present imbalance was first seen.  A look that finds none clears it, so only an imbalance that lasts
+  for ``after_ms`` counts.  A round that was free to move partitions clears it too.
 * A round is asked for at most once in ``after_ms``, whether it moved anything or not.
-* Any other round that happens meanwhile (somebody joined) moves nothing for the sake of load unless the time is up.
+* A round for another reason (a member joined) moves nothing for the sake of load before that time is up.
 
 >>> one = Relief("m-2", 2.4, 3)
->>> watch = look(Watch(), one, 1_000)
+>>> watch = record_relief(Watch(), one, 1_000)
 >>> due(watch, 60_000)
 61000
->>> due(look(look(watch, None, 30_000), one, 40_000), 60_000)
+>>> due(record_relief(record_relief(watch, None, 30_000), one, 40_000), 60_000)
 100000
->>> asked = asked_for(look(watch, one, 61_000), 61_000)
->>> lasted(asked, 61_000, 60_000), due(asked, 60_000)
+>>> requested = record_request(record_relief(watch, one, 61_000), 61_000)
+>>> has_lasted(requested, 61_000, 60_000), due(requested, 60_000)
 (True, 121000)
->>> lasted(done(asked), 61_005, 60_000)
+>>> has_lasted(record_round(requested), 61_005, 60_000)
 False
->>> str(reason(asked, 61_000))
+>>> str(reason(requested, 61_000))
 'load: m-2 carried 2.4 x the mean for 60 s; 3 partitions move'
 """
 
@@ -37,11 +37,11 @@ class Balance:
     assignor: LoadBalancedAssignor
     loads: Mapping[Partition, Load]
 
-    def loaded(self, said: Mapping[str, MemberSubscription]) -> dict[str, MemberSubscription]:
-        """The members with the loads of what they claim; somebody has to speak for what nobody claims: the first."""
-        claimed = {partition for member in said.values() for partition in member.owned}
+    def with_loads(self, members: Mapping[str, MemberSubscription]) -> dict[str, MemberSubscription]:
+        """The members with the loads of what they claim; the first member reports those of unclaimed partitions."""
+        claimed = {partition for member in members.values() for partition in member.owned}
         spare = {partition: load for partition, load in self.loads.items() if partition not in claimed}
-        first = min(said, default="")
+        first = min(members, default="")
         return {
             name: replace(
                 member,
@@ -50,7 +50,7 @@ class Balance:
                     **(spare if name == first else {}),
                 },
             )
-            for name, member in said.items()
+            for name, member in members.items()
         }
 
 
@@ -58,16 +58,16 @@ class Balance:
 class Watch:
     """What there is to relieve, since when, and when a round was asked for last (ms)."""
 
-    found: Relief | None = None
+    relief: Relief | None = None
     since_ms: int | None = None
     asked_ms: int | None = None
 
 
-def look(watch: Watch, found: Relief | None, now_ms: int) -> Watch:
-    """After a look at the loads: what a round would relieve now, if anything."""
-    if found is None:
-        return replace(watch, found=None, since_ms=None)
-    return replace(watch, found=found, since_ms=now_ms if watch.since_ms is None else watch.since_ms)
+def record_relief(watch: Watch, relief: Relief | None, now_ms: int) -> Watch:
+    """The watch after a look at the loads; ``relief`` is what a round would do now, if anything."""
+    if relief is None:
+        return replace(watch, relief=None, since_ms=None)
+    return replace(watch, relief=relief, since_ms=now_ms if watch.since_ms is None else watch.since_ms)
 
 
 def due(watch: Watch, after_ms: int) -> int | None:
@@ -77,27 +77,27 @@ def due(watch: Watch, after_ms: int) -> int | None:
     return after_ms + max(watch.since_ms, watch.since_ms if watch.asked_ms is None else watch.asked_ms)
 
 
-def lasted(watch: Watch, now_ms: int, after_ms: int) -> bool:
+def has_lasted(watch: Watch, now_ms: int, after_ms: int) -> bool:
     """Whether a round at this time may move partitions for the sake of load."""
     return watch.since_ms is not None and now_ms - watch.since_ms >= after_ms
 
 
-def asked_for(watch: Watch, now_ms: int) -> Watch:
-    """A round is asked for."""
+def record_request(watch: Watch, now_ms: int) -> Watch:
+    """Remembers when a round was asked for."""
     return replace(watch, asked_ms=now_ms)
 
 
-def done(watch: Watch) -> Watch:
-    """A round was led that was free to move: what is left of the imbalance has to last anew."""
-    return replace(watch, found=None, since_ms=None)
+def record_round(watch: Watch) -> Watch:
+    """Clears the imbalance after a round that was free to move partitions: what is left has to last again."""
+    return replace(watch, relief=None, since_ms=None)
 
 
 def reason(watch: Watch, now_ms: int) -> Reason:
     """Why the round that is due takes place."""
-    found, since_ms = watch.found, watch.since_ms
-    if found is None or since_ms is None:
+    relief, since_ms = watch.relief, watch.since_ms
+    if relief is None or since_ms is None:
         return Reason(Cause.LOAD_IMBALANCE)
-    partitions = f"{found.partitions} partition{'s move' if found.partitions > 1 else ' moves'}"
+    partitions = f"{relief.partitions} partition{'s move' if relief.partitions > 1 else ' moves'}"
     lasted_s = (now_ms - since_ms) // 1000
-    said = f"{found.member} carried {found.times_mean:.1f} x the mean for {lasted_s} s; {partitions}"
-    return Reason(Cause.LOAD_IMBALANCE, (found.member,), partitions=found.partitions, said=said)
+    words = f"{relief.member} carried {relief.times_mean:.1f} x the mean for {lasted_s} s; {partitions}"
+    return Reason(Cause.LOAD_IMBALANCE, (relief.member,), partitions=relief.partitions, said=words)

@@ -39,7 +39,7 @@ class MalformedReport(ValueError):
 class Progress(NamedTuple):
     """One partition as its owner sees it: where the query stands, what was fetched so far, and the log's end if known."""
 
-    at: int
+    position: int
     records: int
     bytes: int
     end: int | None = None
@@ -49,8 +49,8 @@ class Progress(NamedTuple):
 class Meter:
     """One partition's sums over the window: time, offsets got past, and what was fetched."""
 
-    seen_ms: int
-    seen: Progress
+    last_ms: int
+    last: Progress
     span_ms: float = 0.0
     passed: float = 0.0
     records: float = 0.0
@@ -66,21 +66,22 @@ def observe(
     meters: Mapping[TopicPartition, Meter], now: Mapping[TopicPartition, Progress], now_ms: int, window_ms: int
 ) -> dict[TopicPartition, Meter]:
     """The meters after another look; partitions that are not there any more are forgotten."""
-    return {tp: _after(meters.get(tp), seen, now_ms, window_ms) for tp, seen in now.items()}
+    return {tp: _next_meter(meters.get(tp), progress, now_ms, window_ms) for tp, progress in now.items()}
 
 
-def _after(meter: Meter | None, seen: Progress, now_ms: int, window_ms: int) -> Meter:
-    if meter is None or seen.at < meter.seen.at or seen.records < meter.seen.records:  # another log, or owned anew
-        return Meter(now_ms, seen)
-    elapsed_ms = now_ms - meter.seen_ms
-    kept = exp(-elapsed_ms / window_ms)
+def _next_meter(meter: Meter | None, progress: Progress, now_ms: int, window_ms: int) -> Meter:
+    # An offset or a count that falls is of another log, or the partition was given up meanwhile.
+    if meter is None or progress.position < meter.last.position or progress.records < meter.last.records:
+        return Meter(now_ms, progress)
+    elapsed_ms = now_ms - meter.last_ms
+    weight = exp(-elapsed_ms / window_ms)
     return Meter(
         now_ms,
-        seen,
-        meter.span_ms * kept + elapsed_ms,
-        meter.passed * kept + seen.at - meter.seen.at,
-        meter.records * kept + seen.records - meter.seen.records,
-        meter.bytes * kept + seen.bytes - meter.seen.bytes,
+        progress,
+        meter.span_ms * weight + elapsed_ms,
+        meter.passed * weight + progress.position - meter.last.position,
+        meter.records * weight + progress.records - meter.last.records,
+        meter.bytes * weight + progress.bytes - meter.last.bytes,
     )
 
 
@@ -92,9 +93,9 @@ def loads(meters: Mapping[TopicPartition, Meter]) -> dict[TopicPartition, Load]:
 def _load(meter: Meter) -> Load:
     rate = meter.passed * 1000 / meter.span_ms
     # All may have been fetched before the first look, and is passed by the query now.
-    records, size = (meter.records, meter.bytes) if meter.records > 0 else (meter.seen.records, meter.seen.bytes)
+    records, size = (meter.records, meter.bytes) if meter.records > 0 else (meter.last.records, meter.last.bytes)
     mean = size / records if records > 0 else 0.0
-    backlog = 0 if meter.seen.end is None else max(meter.seen.end - meter.seen.at, 0)
+    backlog = 0 if meter.last.end is None else max(meter.last.end - meter.last.position, 0)
     return Load(rate, rate * mean, backlog)
 
 
@@ -105,17 +106,17 @@ def encode(member_id: str, observed: Mapping[TopicPartition, Load]) -> bytes:
         row = (number, round(load.records, 1), round(load.bytes), load.backlog)
         for column, value in zip(columns.setdefault(topic, [[], [], [], []]), row, strict=True):
             column.append(value)
-    said = {"v": VERSION, "member": member_id, "loads": columns}
-    return json.dumps(said, separators=(",", ":")).encode()
+    report = {"v": VERSION, "member": member_id, "loads": columns}
+    return json.dumps(report, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> tuple[str, dict[TopicPartition, Load]]:
     """The member that reports, and its loads.  Raises MalformedReport."""
     try:
-        said = json.loads(data)
-        if said["v"] != VERSION:
-            raise MalformedReport(f"a report of loads in version {said['v']!r:.20}: {VERSION} is known")
-        return str(said["member"]), dict(_row(topic, *row) for topic, row in _rows(said["loads"]))
+        report = json.loads(data)
+        if report["v"] != VERSION:
+            raise MalformedReport(f"a report of loads in version {report['v']!r:.20}: {VERSION} is known")
+        return str(report["member"]), dict(_row(topic, *row) for topic, row in _rows(report["loads"]))
     except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
         if isinstance(error, MalformedReport):
             raise

@@ -1,12 +1,11 @@
 """Members that can't fetch what others can: which member is barred from which partitions, and when it is let back.
 
-That a member lives (its heartbeats) and that its partitions come forward are two things.  An owner that hears nothing
-from a partition's leader, while the driver has just had an answer of that leader, is cut off from it: the fault is with the
-member, or on the way, and not with the broker.  It is *barred* from the partition: no owner of it, and its slots are the last
-that its tasks claim.
+A member's heartbeats don't tell whether it can fetch.  An owner that gets no answer from a partition's leader, while the
+driver has just had one from that leader, is cut off from it: the fault is with the member, or on the way, and not with the
+broker.  It is *barred* from the partition: no owner of it, and its slots are the last that its tasks claim.
 
-A bar stays for ``HOLD_MS`` at least, so that an unsteady way moves partitions no more than twice in that time; and until the
-member has reached the leader, which it goes on trying, for ``GOOD_MS``.  A member that reports nothing of it for
+A bar stays for ``HOLD_MS`` at least, so that an unsteady way moves partitions no more than twice in that time, and until the
+member, which goes on trying, has reached the leader for ``GOOD_MS``.  A member that reports nothing of it for
 ``SILENT_MS`` was replaced: it is let back, and barred again if need be.
 """
 
@@ -27,7 +26,7 @@ SILENT_MS: Final = 30_000
 class Bar:
     """Why and since when a member is kept from a partition, and what it has reported since."""
 
-    why: str
+    reason: str
     since_ms: int
     heard_ms: int  # when it last reported what it reaches
     reached_ms: int | None = None  # it has reached the leader ever since
@@ -37,15 +36,15 @@ Barred: TypeAlias = Mapping[str, Mapping[TopicPartition, Bar]]
 """The bars of each member that has any."""
 
 
-def cut_off(barred: Barred, member: str, why: Mapping[TopicPartition, str], now_ms: int) -> Barred:
-    """A member can't fetch these, for the reasons given, and others can."""
+def cut_off(barred: Barred, member: str, reasons: Mapping[TopicPartition, str], now_ms: int) -> Barred:
+    """Bars a member from partitions that it can't fetch and others can, for these ``reasons``."""
     bars = barred.get(member, {})
-    new = {tp: Bar(reason, now_ms, now_ms) for tp, reason in why.items() if tp not in bars}
+    new = {tp: Bar(reason, now_ms, now_ms) for tp, reason in reasons.items() if tp not in bars}
     return {**barred, member: {**bars, **new}} if new else barred
 
 
-def tried(barred: Barred, member: str, reached: Collection[TopicPartition], now_ms: int) -> Barred:
-    """A member has tried all that it is barred from, and these leaders answered."""
+def record_attempt(barred: Barred, member: str, reached: Collection[TopicPartition], now_ms: int) -> Barred:
+    """Records that a member has tried all that it is barred from, and that these leaders answered."""
     if member not in barred:
         return barred
     bars = {
@@ -56,13 +55,13 @@ def tried(barred: Barred, member: str, reached: Collection[TopicPartition], now_
 
 
 def lift_expired(barred: Barred, members: Collection[str], now_ms: int) -> Barred:
-    """Let those back who can fetch again, or report nothing any more; forget who is not in the group."""
-    kept = {
-        member: left
+    """Lifts the bars of members that can fetch again or report nothing any more, and of those that left the group."""
+    new_bars = {
+        member: current
         for member, bars in barred.items()
-        if member in members and (left := {tp: bar for tp, bar in bars.items() if not _is_over(bar, now_ms)})
+        if member in members and (current := {tp: bar for tp, bar in bars.items() if not _is_over(bar, now_ms)})
     }
-    return barred if kept == barred else kept
+    return barred if new_bars == barred else new_bars
 
 
 def _is_over(bar: Bar, now_ms: int) -> bool:
@@ -72,18 +71,18 @@ def _is_over(bar: Bar, now_ms: int) -> bool:
     return well and now_ms - bar.since_ms >= HOLD_MS
 
 
-def without(barred: Barred, owners: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """The owners who can fetch what they own."""
+def able_owners(barred: Barred, owners: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+    """The owners that can fetch what they own."""
     return {tp: member for tp, member in owners.items() if tp not in barred.get(member, {})}
 
 
-def added(before: Barred, after: Barred) -> dict[str, list[TopicPartition]]:
-    """By member, the partitions that it is barred from after, and was not before."""
-    new = {member: sorted(bars.keys() - before.get(member, {}).keys()) for member, bars in after.items()}
-    return {member: partitions for member, partitions in new.items() if partitions}
+def new_bars(old: Barred, new: Barred) -> dict[str, list[TopicPartition]]:
+    """By member, the partitions that it is barred from in ``new`` and not in ``old``."""
+    by_member = {member: sorted(bars.keys() - old.get(member, {}).keys()) for member, bars in new.items()}
+    return {member: partitions for member, partitions in by_member.items() if partitions}
 
 
 def avoiding(barred: Barred, partitions: Iterable[TopicPartition]) -> frozenset[str]:
     """The members that can't read some of these partitions."""
-    wanted = frozenset(partitions)
-    return frozenset(member for member, bars in barred.items() if not wanted.isdisjoint(bars))
+    targets = frozenset(partitions)
+    return frozenset(member for member, bars in barred.items() if not targets.isdisjoint(bars))

@@ -305,7 +305,7 @@ class World:
             assert dict(member.owned) == dict(g.owned(self.group, member.member_id))
         wanted = {topic for member in running for topic in member.config.topics}
         every = {TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
-        assert set(g.owners(self.group)) == every - self.leader_state().scheduled.lost
+        assert set(g.owners(self.group)) == every - self.leader_state().scheduled.partitions
         assert not self.group.pending_assignments
         assert replay(self.journal) == self.group
 

@@ -128,7 +128,7 @@ class Process:
         if world.assignor_fails:
             world.count("assignor failures")
             self.leader_state, assignments = (
-                delayed_rebalance.failed(self.leader_state, now_ms),
+                delayed_rebalance.record_failure(self.leader_state, now_ms),
                 assignment.keep(asked.members, group.owned),
             )
             wait_ms = world.random.choice((0, REBALANCE_MS * 4 // 5))

@@ -1,7 +1,7 @@
 """The leader's assignments: a built-in assignor computes them at once, a user's own in a thread.
 
 An assignor's failure costs its round and nothing else: each member keeps its partitions, the failure is counted and logged
-once, and the assignor is called again later (``delayed_rebalance.failed``).  A user's assignor has a deadline, after which the
+once, and the assignor is called again later (``delayed_rebalance.record_failure``).  A user's assignor has a deadline, after which the
 round ends without it.  Until it returns, rounds fail at once, since Python can't end a thread.  Only native code that holds
 Python's lock could stop the group.
 """
@@ -51,7 +51,7 @@ class _AssignorCall:
     """One round's computation; ``round`` is set before it goes to the thread."""
 
     request: ComputeAssignment
-    owned: assignment.Since
+    owned: assignment.Owned
     leader_state: delayed_rebalance.LeaderState
     began_ms: int
     due_ms: int
@@ -98,7 +98,7 @@ class AssignorRunner:
         self._running: _AssignorCall | None = None  # the thread's own: what it computes
 
     def lead_round(
-        self, request: ComputeAssignment, owned: assignment.Since, make_round: Callable[[], delayed_rebalance.Round]
+        self, request: ComputeAssignment, owned: assignment.Owned, make_round: Callable[[], delayed_rebalance.Round]
     ) -> None:
         """Begin a round with the input that ``make_round`` collects; a round that is still being computed is void."""
         began_ms = self._now()
@@ -224,7 +224,7 @@ class AssignorRunner:
 
     def _end(self, call: _AssignorCall, result: Result) -> None:
         if isinstance(result, BaseException):
-            self._fail(call, assignment.blamed(call.name, result), result)
+            self._fail(call, assignment.failure_message(call.name, result), result)
             return
         self._current = None
         assignments, self.leader_state = result
@@ -240,7 +240,7 @@ class AssignorRunner:
 
     def _fail(self, call: _AssignorCall, reason: str, error: BaseException | None = None) -> None:
         self._current = None
-        self.leader_state = delayed_rebalance.failed(self.leader_state, self._now())
+        self.leader_state = delayed_rebalance.record_failure(self.leader_state, self._now())
         self.failures[call.name] += 1
         self.trouble = AssignorFailure(call.name, reason, self._now())
         self._log_failure(f"{reason}; each member keeps its partitions", error)

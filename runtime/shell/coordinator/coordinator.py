@@ -269,7 +269,7 @@ class Coordinator:
         state = self.leading.leader_state
         due = delayed_rebalance.deadline(state)
         waits = due is not None and (state.failure is None or state.scheduled.due_ms is not None)
-        return (state.scheduled.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
+        return (state.scheduled.partitions, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
 
     # --- with the lock ------------------------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ class Coordinator:
             log.info(
                 "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
                 *(self.settings.group_id, ", ".join(map(self._name, delay.missing))),
-                len(delay.lost),
+                len(delay.partitions),
                 delay.due_ms - self._clock.now_ms,
             )
         self._awaited = delay.missing

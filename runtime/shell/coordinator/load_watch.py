@@ -50,13 +50,13 @@ class LoadWatch:
         self._looked_ms = now_ms
         group_round = make_round(NAME, _joined(group))
         self._loads = {tp: load for tp, load in self._loads.items() if tp[1] < group_round.topics.get(tp[0], 0)}
-        self._watch = imbalance.look(self._watch, self._relief(group_round, now_ms), now_ms)
+        self._watch = imbalance.record_relief(self._watch, self._relief(group_round, now_ms), now_ms)
 
     def _relief(self, group: delayed_rebalance.Round, now_ms: int) -> Relief | None:
-        subscriptions = assignment.subscriptions(group.members, group.since)
-        subscriptions = self.balance(now_ms).loaded(subscriptions)
+        subscriptions = assignment.subscriptions(group.members, group.owned)
+        subscriptions = self.balance(now_ms).with_loads(subscriptions)
         return self._assignor.relief(
-            *assignment.assignor_input(subscriptions, group.topics, only=group.only, racks=group.racks)
+            *assignment.assignor_input(subscriptions, group.topics, subset=group.subset, racks=group.racks)
         )
 
     def due(self) -> int | None:
@@ -65,18 +65,18 @@ class LoadWatch:
 
     def reason(self, now_ms: int) -> Reason:
         """The reason of the round that is requested now, with the member's id."""
-        self._watch = imbalance.asked_for(self._watch, now_ms)
+        self._watch = imbalance.record_request(self._watch, now_ms)
         return imbalance.reason(self._watch, now_ms)
 
     def balance(self, now_ms: int) -> imbalance.Balance:
         """The loads and assignor of a round that is led now; without a lasting imbalance it moves nothing for load."""
-        lasted = imbalance.lasted(self._watch, now_ms, self._after_ms)
+        lasted = imbalance.has_lasted(self._watch, now_ms, self._after_ms)
         return imbalance.Balance(self._assignor if lasted else replace(self._assignor, max_moves=0), self._loads)
 
     def end_round(self, now_ms: int) -> None:
         """The assignor has led a round: its imbalance is dealt with."""
-        if imbalance.lasted(self._watch, now_ms, self._after_ms):
-            self._watch = imbalance.done(self._watch)
+        if imbalance.has_lasted(self._watch, now_ms, self._after_ms):
+            self._watch = imbalance.record_round(self._watch)
 
     def loads(self) -> Mapping[Partition, Load]:
         """The last load of each partition."""

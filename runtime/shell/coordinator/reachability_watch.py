@@ -63,7 +63,7 @@ class ReachabilityWatch:
         now = now_ms()
         if reached is not None:
             with self._lock:
-                self._barred = reachability.tried(self._barred, member, reached, now)
+                self._barred = reachability.record_attempt(self._barred, member, reached, now)
         bars = self._barred.get(member, {})
         self._confirm(member, {tp: stand for tp, stand in stuck.items() if tp not in bars}, now)
         self.lift_expired()
@@ -93,7 +93,7 @@ class ReachabilityWatch:
         with self._lock:
             former = self._barred
             self._barred = reachability.cut_off(former, member, reasons, now)
-            new = reachability.added(former, self._barred)
+            new = reachability.new_bars(former, self._barred)
         for partitions in new.values():
             log.warning(
                 "%s can't fetch %s, though the driver can (%s): other executors own and read them now, its own tasks read them "
@@ -109,7 +109,7 @@ class ReachabilityWatch:
         with self._lock:
             former = self._barred
             self._barred = reachability.lift_expired(former, self._members().keys(), now_ms())
-            back = reachability.added(self._barred, former)
+            back = reachability.new_bars(self._barred, former)
         for member, partitions in back.items():
             if member in self._members():
                 log.info("%s may own %s again", self._name(member), names_of(partitions))
@@ -129,7 +129,7 @@ class ReachabilityWatch:
                 "host": members[member].host,
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "why": bar.why,
+                "why": bar.reason,
                 "age_ms": now - bar.since_ms,
             }
             for member, bars in sorted(self._barred.items())

@@ -361,7 +361,7 @@ class Session:
         """The log ends as far as a batch after ``start`` may go without waiting for a slow leader."""
         barred = self._barred()
         owners = self._coordinator.owners() if self._coordinator and barred else {}
-        return self._isolation.limited(ends, start, owners.keys() - reachability.without(barred, owners).keys())
+        return self._isolation.limited(ends, start, owners.keys() - reachability.able_owners(barred, owners).keys())
 
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
@@ -422,7 +422,7 @@ class Session:
     def owners(self) -> Mapping[TopicPartition, str]:
         """Which agent owns which partition now, and can fetch it."""
         owners = self._coordinator.owners() if self._coordinator else {}
-        return reachability.without(barred, owners) if (barred := self._barred()) else owners
+        return reachability.able_owners(barred, owners) if (barred := self._barred()) else owners
 
     def cores(self) -> Mapping[str, int]:
         """How many tasks each member's executor runs at once; who is cut off and owns nothing that it can fetch has none."""

@@ -202,7 +202,7 @@ def test_progress_is_where_the_query_stands_while_fetching_goes_on(prefetcher: P
     list(one_by(prefetcher.serve, Range(*ALL[1], 700, 700), 700, 2))
 
     seen = prefetcher.progress()
-    assert [seen[tp].at for tp in ALL] == [1_500, 700, 0]
+    assert [seen[tp].position for tp in ALL] == [1_500, 700, 0]
     assert all(each.records == RECORDS and 50 < each.bytes / each.records < 500 for each in seen.values())
 
 

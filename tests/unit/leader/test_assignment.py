@@ -145,7 +145,7 @@ def test_racks_go_with_the_partitions_that_are_read() -> None:
     """Of partitions 1 and 3, numbered 0 and 1 for the assignor, each goes where its replica is."""
     members = [joined(rack, MemberSubscription(("t",), rack=rack)) for rack in ("x", "y")]
     racks = {"t": [["x"], ["y"], ["x"], ["x"]], "unread": [["x"]]}
-    result = decoded(assignment.assign("sticky", members, {"t": 4}, {}, only={"t": [1, 3]}, racks=racks))
+    result = decoded(assignment.assign("sticky", members, {"t": 4}, {}, subset={"t": [1, 3]}, racks=racks))
     assert result == {"x": (("t", 3),), "y": (("t", 1),)}
     result = decoded(assignment.assign("sticky", members, {"t": 4}, {}, racks={"t": [["y"], ["y"], ["x"], ["x"]]}))
     assert result == {"x": (("t", 2), ("t", 3)), "y": (("t", 0), ("t", 1))}
@@ -247,7 +247,7 @@ def test_topics_read_in_part_are_shared_in_part() -> None:
             [joined(*item) for item in members.items()],
             {"t": 9},
             known(members),
-            only={"t": [3, 7, 8]},
+            subset={"t": [3, 7, 8]},
         )
     )
 
@@ -311,9 +311,9 @@ def test_what_nobody_can_fetch_stays() -> None:
 
 
 def test_partitions_read_in_part_are_barred_by_their_own_numbers() -> None:
-    """With ``only`` assignors count otherwise than Kafka."""
+    """With ``subset`` assignors count otherwise than Kafka."""
     members = {member: MemberSubscription(("t",)) for member in "ab"}
-    given = decided("range", members, {"a": barred_from(3)}, only={"t": [3, 5]})
+    given = decided("range", members, {"a": barred_from(3)}, subset={"t": [3, 5]})
     assert given == {"a": [], "b": [3, 5]}
 
 

@@ -119,13 +119,13 @@ def test_consecutive_revoking_rounds_back_off() -> None:
     """1 ms x 40^n, capped at the delay: 40, 1,600, 30,000 ms; each wait is followed by a round that may revoke."""
     back_off, now_ms, waits = BackOff(), 0, []
     for _ in range(4):
-        back_off = delayed_rebalance.revoke(back_off, now_ms, DELAY_MS, wanted=True)
+        back_off = delayed_rebalance.revoke(back_off, now_ms, DELAY_MS, revokes=True)
         if back_off.due_ms is not None:
             waits.append(back_off.due_ms - now_ms)
-            early = delayed_rebalance.revoke(back_off, back_off.due_ms - 1, DELAY_MS, wanted=True)
+            early = delayed_rebalance.revoke(back_off, back_off.due_ms - 1, DELAY_MS, revokes=True)
             assert early == back_off
             now_ms = back_off.due_ms
-            back_off = delayed_rebalance.revoke(back_off, now_ms, DELAY_MS, wanted=True)
+            back_off = delayed_rebalance.revoke(back_off, now_ms, DELAY_MS, revokes=True)
             assert back_off.due_ms is None
     assert waits == [40, 1_600, DELAY_MS]
 
@@ -133,15 +133,15 @@ def test_consecutive_revoking_rounds_back_off() -> None:
 def test_a_round_without_revoking_ends_the_back_off() -> None:
     """Then the first revoking round is allowed again."""
     waiting = BackOff(revoked=True, times=2, due_ms=1_600)
-    assert delayed_rebalance.revoke(waiting, 100, DELAY_MS, wanted=False) == BackOff()
-    assert delayed_rebalance.revoke(BackOff(), 100, DELAY_MS, wanted=True) == BackOff(revoked=True)
+    assert delayed_rebalance.revoke(waiting, 100, DELAY_MS, revokes=False) == BackOff()
+    assert delayed_rebalance.revoke(BackOff(), 100, DELAY_MS, revokes=True) == BackOff(revoked=True)
 
 
 def test_a_delay_of_0_always_revokes() -> None:
     """Round after round (KAFKA-12495)."""
     back_off = BackOff()
     for _ in range(50):
-        back_off = delayed_rebalance.revoke(back_off, 0, 0, wanted=True)
+        back_off = delayed_rebalance.revoke(back_off, 0, 0, revokes=True)
         assert back_off.due_ms is None
 
 
@@ -152,13 +152,15 @@ def test_an_assignor_that_fails_is_asked_again_ever_later() -> None:
     """After 5 s, 10 s, 20 s, at most 5 minutes, however often; what was waited for before is forgotten."""
     memory, waits = LeaderState(B_GONE, BackOff(revoked=True)), []
     for now_ms in range(9):
-        memory = delayed_rebalance.failed(memory, now_ms)
+        memory = delayed_rebalance.record_failure(memory, now_ms)
         due_ms = delayed_rebalance.deadline(memory)
         assert due_ms is not None
         waits.append((due_ms - now_ms) // 1_000)
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
     assert memory == LeaderState(failure=Failure(9, 300_008))
-    assert delayed_rebalance.failed(LeaderState(failure=Failure(10**6, 0)), 0).failure == Failure(10**6 + 1, 300_000)
+    assert delayed_rebalance.record_failure(LeaderState(failure=Failure(10**6, 0)), 0).failure == Failure(
+        10**6 + 1, 300_000
+    )
     assert str(delayed_rebalance.reason(memory)) == "the assignor failed and is asked again"
 
 
@@ -166,7 +168,7 @@ def test_a_success_after_failures_is_a_new_start() -> None:
     """A round in which nobody asks the assignor, since a replacement is waited for, is none."""
     group = PartitionLeader(4)
     before = group.settle("a", "b")
-    group.leader_state = delayed_rebalance.failed(LeaderState(), 0)
+    group.leader_state = delayed_rebalance.record_failure(LeaderState(), 0)
     del group.holds["b"]
     assert group.round(1_000) == {"a": before["a"]}
     assert group.leader_state.failure == Failure(1, 5_000)

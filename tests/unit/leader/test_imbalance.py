@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from sparkcohort.assignors import ASSIGNORS, Load, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.leader.imbalance import Balance, Watch, asked_for, done, due, lasted, look, reason
+from sparkcohort.runtime.leader.imbalance import (
+    Balance,
+    Watch,
+    due,
+    has_lasted,
+    reason,
+    record_relief,
+    record_request,
+    record_round,
+)
 from tests.kit import groups
 from tests.unit.leader.test_assignment import decoded, joined
 
@@ -27,29 +36,32 @@ def test_rounds_are_asked_for_only_after_it_has_lasted_and_never_within_the_time
         at = due(watch, AFTER_MS)
         if at is not None and at <= now_ms:
             assert all(was for when, was in seen if at - AFTER_MS <= when <= at)
-            assert lasted(watch, at, AFTER_MS)
+            assert has_lasted(watch, at, AFTER_MS)
             assert at - asked[-1] >= AFTER_MS
             asked.append(at)
-            watch = asked_for(watch, at)
+            watch = record_request(watch, at)
             assert str(reason(watch, at)).startswith("load: m carried 2.0 x the mean for ")
-            watch = done(watch)
-        watch = look(watch, FOUND if found else None, now_ms)
+            watch = record_round(watch)
+        watch = record_relief(watch, FOUND if found else None, now_ms)
         seen.append((now_ms, found))
 
 
 def test_a_round_that_could_not_move_anything_is_not_asked_for_at_once_again() -> None:
     """Revoking may be put off: the imbalance still counts, and the next request is a minute later."""
-    watch = asked_for(look(Watch(), FOUND, 0), AFTER_MS)
-    assert lasted(watch, AFTER_MS, AFTER_MS)
+    watch = record_request(record_relief(Watch(), FOUND, 0), AFTER_MS)
+    assert has_lasted(watch, AFTER_MS, AFTER_MS)
     assert due(watch, AFTER_MS) == 2 * AFTER_MS
-    assert due(look(watch, None, AFTER_MS + 1), AFTER_MS) is None
+    assert due(record_relief(watch, None, AFTER_MS + 1), AFTER_MS) is None
 
 
 def test_words_of_several_partitions_and_of_one() -> None:
     """What ``cohort rebalances`` shows."""
-    watch = look(Watch(), Relief("m-2", 2.44, 3), 0)
+    watch = record_relief(Watch(), Relief("m-2", 2.44, 3), 0)
     assert str(reason(watch, 61_500)) == "load: m-2 carried 2.4 x the mean for 61 s; 3 partitions move"
-    assert str(reason(look(watch, FOUND, 1), 60_000)) == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
+    assert (
+        str(reason(record_relief(watch, FOUND, 1), 60_000))
+        == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
+    )
 
 
 def a_round(balance: Balance | None) -> delayed_rebalance.Round:
@@ -84,7 +96,7 @@ def test_all_that_is_known_is_said_once(topics: dict[str, int], members: groups.
     every = [(topic, number) for topic, count in topics.items() for number in range(count)]
     loads = {partition: Load(float(place)) for place, partition in enumerate(every)}
     known = data.draw(st.fixed_dictionaries({}, optional={partition: st.just(loads[partition]) for partition in every}))
-    said = Balance(LoadBalancedAssignor(), known).loaded(members)
+    said = Balance(LoadBalancedAssignor(), known).with_loads(members)
     assert {m: (x.topics, x.owned) for m, x in said.items()} == {m: (x.topics, x.owned) for m, x in members.items()}
     claimed = {partition for member in members.values() for partition in member.owned}
     for partition, load in known.items():

@@ -10,12 +10,12 @@ from sparkcohort.runtime.leader.reachability import (
     HOLD_MS,
     SILENT_MS,
     Barred,
-    added,
+    able_owners,
     avoiding,
     cut_off,
     lift_expired,
-    tried,
-    without,
+    new_bars,
+    record_attempt,
 )
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -29,7 +29,7 @@ def run(barred: Barred, start: int, until: int, reached: list[TopicPartition]) -
     now, before = start, set(barred["m"])
     while now < until and set(barred.get("m", {})) == before:
         now += STEP_MS
-        barred = lift_expired(tried(barred, "m", reached, now), MEMBERS, now)
+        barred = lift_expired(record_attempt(barred, "m", reached, now), MEMBERS, now)
     return barred, now
 
 
@@ -46,14 +46,14 @@ def test_one_try_that_fails_begins_anew() -> None:
     """A way that is there now and then is not there."""
     barred = cut_off({}, "m", {A: "silence"}, 0)
     for now in range(0, 300_000, STEP_MS):
-        barred = lift_expired(tried(barred, "m", [] if now % 3_000 == 0 else [A], now), MEMBERS, now)
+        barred = lift_expired(record_attempt(barred, "m", [] if now % 3_000 == 0 else [A], now), MEMBERS, now)
         assert set(barred["m"]) == {A}
 
 
 def test_what_shows_later_has_a_bar_of_its_own() -> None:
     """With its own reason; one that stands stays as it is."""
     barred = cut_off(cut_off({}, "m", {A: "x"}, 0), "m", {A: "y", B: "y"}, 500)
-    assert [(bar.why, bar.since_ms) for bar in barred["m"].values()] == [("x", 0), ("y", 500)]
+    assert [(bar.reason, bar.since_ms) for bar in barred["m"].values()] == [("x", 0), ("y", 500)]
     assert cut_off(barred, "m", {A: "z"}, 600) is barred
 
 
@@ -72,9 +72,9 @@ def test_who_has_left_is_forgotten() -> None:
 def test_what_others_make_of_it() -> None:
     """The plan takes no cut-off owner for one; a slot knows who can't read it; changes are told by name."""
     barred = cut_off({}, "m", {A: "silence", C: "silence"}, 0)
-    assert without(barred, {A: "m", B: "m", C: "n"}) == {B: "m", C: "n"}
+    assert able_owners(barred, {A: "m", B: "m", C: "n"}) == {B: "m", C: "n"}
     assert avoiding(barred, [B, C]) == {"m"} and avoiding(barred, [B]) == frozenset()
-    assert added({}, barred) == {"m": [A, C]} and added(barred, {}) == {}
+    assert new_bars({}, barred) == {"m": [A, C]} and new_bars(barred, {}) == {}
 
 
 EVENTS = st.lists(
@@ -99,11 +99,11 @@ def test_laws(events: list[tuple[str, str, set[TopicPartition], int]]) -> None:
         if what == "cut":
             barred = cut_off(barred, member, dict.fromkeys(partitions, "silence"), now)
         elif what == "try":
-            barred = tried(barred, member, partitions, now)
+            barred = record_attempt(barred, member, partitions, now)
         barred = lift_expired(barred, MEMBERS, now)
-        new = added(before, barred)
+        new = new_bars(before, barred)
         assert not new or (what == "cut" and set(new) == {member} and set(new[member]) <= partitions)
-        for who, tps in added(barred, before).items():
+        for who, tps in new_bars(barred, before).items():
             for bar in (before[who][tp] for tp in tps):
                 assert now - bar.since_ms >= HOLD_MS or now - bar.heard_ms > SILENT_MS
         assert all(barred.values())

@@ -172,7 +172,7 @@ def test_an_answer_is_judged_as_the_group_does(answer: Any, cooperative: bool) -
     except (ValueError, KeyError, SystemExit) as error:
         with pytest.raises(InvalidAssignment) as refused:
             simulate(case, case, own)
-        assert str(refused.value) == assignment.blamed("own", error)
+        assert str(refused.value) == assignment.failure_message("own", error)
         assert str(refused.value).startswith("assignor own")
     else:
         assert said == simulate(case, case, own).assignment
@@ -261,22 +261,22 @@ def watched(case: Case) -> dict[str, tuple[Partition, ...]]:
     loads = {partition: load for said in case.members.values() for partition, load in said.loads.items()}
     members, watch, now_ms, rounds = dict(case.members), imbalance.Watch(), 0, 1
     while rounds < 100:
-        free = imbalance.lasted(watch, now_ms, after_ms)
+        free = imbalance.has_lasted(watch, now_ms, after_ms)
         known = imbalance.Balance(assignor if free else replace(assignor, max_moves=0), loads)
         plan = assignment.plan(
-            "load-balanced", known.loaded(members), case.topics, assignors={known.assignor.name: known.assignor}
+            "load-balanced", known.with_loads(members), case.topics, assignors={known.assignor.name: known.assignor}
         )
         given = {name: tuple((*tp,) for tp in decode_assignment(mine).partitions) for name, mine in plan.assignments}
-        watch = imbalance.done(watch) if free else watch
+        watch = imbalance.record_round(watch) if free else watch
         members, rounds = groups.rejoin(members, given, 10 + rounds), rounds + 1
         if plan.revokes:
             continue
-        shown = assignment.assignor_input(imbalance.Balance(assignor, loads).loaded(members), case.topics)
-        watch = imbalance.look(watch, assignor.relief(*shown), now_ms)
-        if watch.found is None or rounds > 60:
+        shown = assignment.assignor_input(imbalance.Balance(assignor, loads).with_loads(members), case.topics)
+        watch = imbalance.record_relief(watch, assignor.relief(*shown), now_ms)
+        if watch.relief is None or rounds > 60:
             break
         now_ms += after_ms
-        watch = imbalance.asked_for(watch, now_ms)
+        watch = imbalance.record_request(watch, now_ms)
     return {name: said.owned for name, said in members.items()}
 
 
