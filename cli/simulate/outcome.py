@@ -259,7 +259,7 @@ class _RebalanceRounds:
 
     def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
         if self._balancing:
-            return Balance(self._balancing, self._loads).loaded(members)
+            return Balance(self._balancing, self._loads).with_loads(members)
         return {name: replace(each, loads={}) if each.loads else each for name, each in members.items()}
 
     def paused(self) -> dict[int, tuple[Partition, ...]]:

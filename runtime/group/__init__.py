@@ -15,7 +15,7 @@ from sparkcohort.runtime.group.context import StepContext
 from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
 from sparkcohort.runtime.group.partition_ownership import owners
 from sparkcohort.runtime.group.replay import created
-from sparkcohort.runtime.group.state import NOTHING, EmbeddedProtocol, Group, GroupConfig, GroupMember
+from sparkcohort.runtime.group.state import EMPTY, EmbeddedProtocol, Group, GroupConfig, GroupMember
 from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class Decision(NamedTuple):
-    """What a step came to: the group after it, what the shell is to do, and the records to keep."""
+    """A step's result: the group after it, what the shell is to do, and the records to keep."""
 
     group: Group
     actions: tuple[Action, ...]
@@ -99,7 +99,7 @@ def deadline(group: Group) -> int | None:
 
 def owned(group: Group, member_id: str) -> Mapping[TopicPartition, int]:
     """The partitions that a member owns now, each with its assignment generation."""
-    return group.owned.get(member_id, NOTHING)
+    return group.owned.get(member_id, EMPTY)
 
 
 def _receive(context: StepContext, correlation: int, request: p.Request) -> None:
@@ -110,7 +110,7 @@ def _receive(context: StepContext, correlation: int, request: p.Request) -> None
         return
     row = TABLE[context.group.state][_classify(context.group, request)]
     if row.effect in {Effect.REFUSE, Effect.SIGNAL}:
-        context.tell(correlation, request, row.error, f"the group is {context.group.state}")
+        context.answer_error(correlation, request, row.error, f"the group is {context.group.state}")
     elif isinstance(request, p.Heartbeat):
         requests.heartbeat(context, correlation, request, row.error)
     else:
@@ -136,7 +136,7 @@ def _refuse(context: StepContext, correlation: int, request: p.Request, verdict:
         case p.JoinGroup():
             joins.refuse_join(context, correlation, request, verdict)
         case _:
-            context.tell(correlation, request, verdict.error, verdict.message)
+            context.answer_error(correlation, request, verdict.error, verdict.message)
 
 
 def _classify(group: Group, request: p.Request) -> Input:
@@ -150,7 +150,7 @@ def _classify(group: Group, request: p.Request) -> Input:
 
 
 def _unload(context: StepContext, reason: str) -> None:
-    """Give the group up: whoever waits is told to look for another coordinator."""
+    """Give the group up: parked requests are answered NOT_COORDINATOR."""
     if TABLE[context.group.state][Input.UNLOAD].effect is Effect.IGNORE:
         return
     for member_id, correlation in context.group.joins.items():

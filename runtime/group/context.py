@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.group.records import Record
     from sparkcohort.runtime.group.state import Group
 
-# What a member is told in the normal course of things; every other error is a refusal (see the essay in ``table``).
+# Errors that tell a member what to do next; every other error is a refusal (see the essay in ``table``).
 SIGNALS = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED})
 
 
@@ -34,7 +34,7 @@ class StepContext:
     records: list[Record] = field(default_factory=list)
 
     def record(self, record: Record) -> None:
-        """Let it have happened."""
+        """Applies a record to the group and keeps it."""
         self.group = apply(self.group, record)
         self.records.append(record)
 
@@ -42,17 +42,17 @@ class StepContext:
         """Answer a request."""
         self.actions.append(p.Answer(correlation, reply))
 
-    def tell(self, correlation: int, request: p.Request, error: ErrorCode, message: str = "") -> None:
+    def answer_error(self, correlation: int, request: p.Request, error: ErrorCode, message: str = "") -> None:
         """Answer a request with an error, and count it if it is a refusal."""
         self.answer(correlation, error_reply(request, error, message))
         partitions = len(request.offsets) if isinstance(request, p.OffsetCommit) else 1
         if error not in SIGNALS and partitions:
-            self.refused(request, error, partitions)
+            self.count_refusal(request, error, partitions)
 
-    def refused(self, request: p.Request, error: ErrorCode, partitions: int = 1, member_id: str | None = None) -> None:
-        """Count a refusal."""
-        who = getattr(request, "member_id", "") if member_id is None else member_id
-        self.actions.append(p.Refused(type(request).__name__, error, who, partitions))
+    def count_refusal(self, request: p.Request, error: ErrorCode, count: int = 1, member_id: str | None = None) -> None:
+        """Count a refusal of one or more partitions."""
+        sender = getattr(request, "member_id", "") if member_id is None else member_id
+        self.actions.append(p.Refused(type(request).__name__, error, sender, count))
 
 
 def error_reply(request: p.Request, error: ErrorCode, message: str = "") -> p.Reply:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """NONE lets the request pass; otherwise the error, and why in words."""
+    """NONE lets the request pass; any other error has its reason in ``message``."""
 
     error: ErrorCode
     message: str = ""
@@ -25,7 +25,7 @@ PASS = Verdict(ErrorCode.NONE)
 
 
 def gate(group: Group, instance_id: str | None, member_id: str, generation: int | None) -> Verdict:
-    """Judge who speaks; a generation of None is not looked at (joins, leaves, and commits: see ``partition_ownership``)."""
+    """Check a request's sender; a generation of None is not checked (joins, leaves, and commits: see ``partition_ownership``)."""
     if instance_id is not None:
         holder = group.instances.get(instance_id)
         if holder is None:
@@ -42,4 +42,4 @@ def gate(group: Group, instance_id: str | None, member_id: str, generation: int 
 
 def _past(group: Group, member_id: str) -> str:
     """What became of a member that is gone, as far as remembered."""
-    return next((f": {story}" for gone, story in reversed(group.former_members) if gone == member_id), "")
+    return next((f": {story}" for former_id, story in reversed(group.former_members) if former_id == member_id), "")

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, what kind of join it is, and what each kind does.
+"""JoinGroup: which joins are admitted, what kind of join each is, and what each kind does.
 
 (Kafka: ``GroupCoordinator.handleJoinGroup``.)
 """
@@ -49,8 +49,8 @@ def _has_room(group: Group, request: p.JoinGroup) -> bool:
     if group.state is GroupState.PREPARING_REBALANCE:
         slot = request.member_id or group.instances.get(request.group_instance_id or "", "")
         return slot in group.joins or len(group.joins) < group.config.max_size
-    known = request.member_id in group.members or request.group_instance_id in group.instances
-    return known or not group.members or len(group.members) < group.config.max_size
+    is_member = request.member_id in group.members or request.group_instance_id in group.instances
+    return is_member or not group.members or len(group.members) < group.config.max_size
 
 
 def _speaks(group: Group, request: p.JoinGroup) -> Verdict:
@@ -78,7 +78,7 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
     if _issued(group, request):
         return Input.JOIN_NEW
     member = group.members[request.member_id]
-    # Overtaken: what it says that its member owns is older than what is known.
+    # Overtaken by a later join of the member: its list of owned partitions is older than the group's.
     if 0 < request.attempt <= member.attempt:
         return Input.JOIN_LATE
     if member.protocols != request.protocols or partition_ownership.has_lost(group, request.member_id):
@@ -88,15 +88,15 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
 
 def _classify_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input:
     returned = _member(request, old_id)
-    after = apply(group, r.MemberUpdated(returned))
-    same = rebalance.choose_protocol(after) == group.protocol_name
-    same = same and partition_ownership.same_subscription(group, group.members[old_id], returned)
-    return Input.TAKEOVER if same else Input.TAKEOVER_CHANGED
+    updated = apply(group, r.MemberUpdated(returned))
+    is_same = rebalance.choose_protocol(updated) == group.protocol_name
+    is_same = is_same and partition_ownership.same_subscription(group, group.members[old_id], returned)
+    return Input.TAKEOVER if is_same else Input.TAKEOVER_CHANGED
 
 
 def refuse_join(context: StepContext, correlation: int, request: p.JoinGroup, verdict: Verdict) -> None:
-    """Tell why; one for whom the group is too small is forgotten, member or not (Kafka: ``acceptJoiningMember``)."""
-    context.tell(correlation, request, verdict.error, verdict.message)
+    """Answer with the reason; in a full group the member, or its issued id, is removed (Kafka: ``acceptJoiningMember``)."""
+    context.answer_error(correlation, request, verdict.error, verdict.message)
     if verdict.error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
         return
     if _issued(context.group, request):
@@ -134,22 +134,21 @@ def park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
 
 def update_and_start(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A member rejoins, which starts a rebalance: its metadata changed, or it leads."""
-    before, member_id = context.group, request.member_id
+    old_group, member_id = context.group, request.member_id
     _park(context, correlation, request)
-    rebalance.start(
-        context, Reason(_cause(before, context.group, member_id, request), (member_id,), said=_member_reason(request))
-    )
+    cause = _cause(old_group, context.group, member_id, request)
+    rebalance.start(context, Reason(cause, (member_id,), said=_member_reason(request)))
 
 
-def _cause(before: Group, after: Group, member_id: str, request: p.JoinGroup) -> Cause:
-    """Why a member rejoins: made out from what its join changed, not from what it says."""
-    old, new = before.members[member_id], after.members[member_id]
+def _cause(old_group: Group, new_group: Group, member_id: str, request: p.JoinGroup) -> Cause:
+    """Why a member rejoins: by what its join changed, not by the reason that it states."""
+    old, new = old_group.members[member_id], new_group.members[member_id]
     if not request.reason:
         return Cause.LEADER_REJOINED if old.protocols == new.protocols else Cause.METADATA_CHANGED
-    released = before.owned.get(member_id, {}).keys() - after.owned.get(member_id, {}).keys()
-    if released - partition_ownership.assigned(before, member_id):
+    released = old_group.owned.get(member_id, {}).keys() - new_group.owned.get(member_id, {}).keys()
+    if released - partition_ownership.assigned(old_group, member_id):
         return Cause.FOLLOW_UP  # KIP-429: what it was no longer assigned is revoked, and can be given on
-    if not partition_ownership.same_subscription(before, old, new):
+    if not partition_ownership.same_subscription(old_group, old, new):
         return Cause.SUBSCRIPTION_CHANGED
     return Cause.MEMBER_REJOINED
 
@@ -160,36 +159,35 @@ def answer_join(context: StepContext, correlation: int, request: p.JoinGroup) ->
         context.record(r.MemberUpdated(replace(context.group.members[request.member_id], attempt=request.attempt)))
     if request.member_id not in context.group.syncs:
         context.record(r.SessionRenewed(request.member_id, context.now_ms))
-    context.answer(correlation, rebalance.joined(context.group, request.member_id))
+    context.answer(correlation, rebalance.join_reply(context.group, request.member_id))
 
 
 def take_over(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A static member is back: it gets its predecessor's assignment, without a rebalance (KIP-345, KIP-814)."""
-    member_id, freed = _replace(context, request)
-    partition_ownership.inherit(context, member_id, freed)
+    member_id, old_partitions = _replace(context, request)
+    partition_ownership.inherit(context, member_id, old_partitions)
     context.record(r.JoinsAnswered((member_id,), context.now_ms))
     leads = member_id == context.group.leader
-    context.answer(correlation, rebalance.joined(context.group, member_id, skip_assignment=leads))
-    if left := len(
-        set(freed).difference(partition_ownership.owners(context.group))
-    ):  # its predecessor was about to give them up
+    context.answer(correlation, rebalance.join_reply(context.group, member_id, skip_assignment=leads))
+    # Partitions that its predecessor was about to give up: no member owns them now.
+    if count := len(set(old_partitions).difference(partition_ownership.owners(context.group))):
         instance_id = request.group_instance_id or ""
-        reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), instance_id, left)
+        reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), instance_id, count)
         rebalance.on_internal_event(context, Input.TRIGGER, reason)
 
 
 def take_over_and_park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A static member is back during the join phase."""
-    member_id, freed = _replace(context, request)
-    partition_ownership.assign_pending(context, freed)
+    member_id, old_partitions = _replace(context, request)
+    partition_ownership.assign_pending(context, old_partitions)
     context.record(r.JoinParked(member_id, correlation))
     rebalance.check_joined(context)
 
 
 def take_over_and_start(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A static member is back while an assignment is awaited, or so changed that another protocol would be chosen."""
-    member_id, freed = _replace(context, request)
-    partition_ownership.assign_pending(context, freed)
+    member_id, old_partitions = _replace(context, request)
+    partition_ownership.assign_pending(context, old_partitions)
     context.record(r.JoinParked(member_id, correlation))
     instance_id = request.group_instance_id or ""
     rebalance.start(context, Reason(Cause.MEMBER_REPLACED, (member_id,), instance_id, said=_member_reason(request)))
@@ -207,8 +205,8 @@ def _park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """Park a member's join: an earlier one of it is void, and it owns no more than it claims."""
     member_id = request.member_id
     if (earlier := context.group.joins.get(member_id)) is not None:
-        again = p.JoinGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id, message="it joined again")
-        context.answer(earlier, again)
+        reply = p.JoinGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id, message="it joined again")
+        context.answer(earlier, reply)
     member = _member(request, member_id, context.group.members[member_id].group_instance_id)
     context.record(r.MemberUpdated(member))
     context.record(r.JoinParked(member_id, correlation))
@@ -226,10 +224,10 @@ def _replace(context: StepContext, request: p.JoinGroup) -> tuple[str, tuple[Top
         context.answer(correlation, fenced)
     if (correlation := group.syncs.get(old_id)) is not None:
         context.answer(correlation, p.SyncGroupReply(ErrorCode.FENCED_INSTANCE_ID, message=message))
-    freed = tuple(group.owned.get(old_id, ()))
+    old_partitions = tuple(group.owned.get(old_id, ()))
     context.record(r.MemberReplaced(old_id, _member(request, new_id), context.now_ms))
     context.actions.append(p.Removed(old_id, message))
-    return new_id, freed
+    return new_id, old_partitions
 
 
 def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None) -> GroupMember:
@@ -247,7 +245,7 @@ def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None
 
 
 def _new_id(context: StepContext, request: p.JoinGroup) -> str:
-    """An id that no other member of any run has: the configured salt tells runs apart, the number members."""
+    """An id that no other member of any run has: the salt differs by run, the number by member."""
     serial = context.group.serial + 1
     context.record(r.SerialTaken(serial))
     name = request.group_instance_id or request.client_id or "member"

@@ -1,15 +1,15 @@
-"""The journal's bytes: a group as it stood, then the records of every step since, a frame each.
+"""The journal's bytes: a group as it was, then the records of every step since, a frame each.
 
-Whoever takes a group over replays them (``replay.apply``) and resumes.  A step's frame is written before anybody hears of
-the step, so a frame that is cut off is of a step that nobody heard of: it is left out (Kafka: ``LogSegment.recover``).
+A new coordinator replays them (``replay.apply``) and resumes.  A step's frame is written before any request of the step is
+answered, so a frame that is cut off is of an unanswered step: it is left out (Kafka: ``LogSegment.recover``).
 
 >>> from sparkcohort.runtime.group import new_group
 >>> from sparkcohort.runtime.group.records import SerialTaken
 >>> from sparkcohort.runtime.group.state import GroupConfig
 >>> from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 >>> group = new_group(GroupConfig("g"), ConsumerEmbedded())
->>> written = opening(group) + frame((SerialTaken(1),)) + frame((SerialTaken(2),))[:-1]
->>> restored(written, ConsumerEmbedded()).serial
+>>> data = group_frame(group) + frame((SerialTaken(1),)) + frame((SerialTaken(2),))[:-1]
+>>> restore_group(data, ConsumerEmbedded()).serial
 1
 """
 
@@ -53,41 +53,41 @@ def _plain(value: Any) -> Any:
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
-def opening(group: Group) -> bytes:
+def group_frame(group: Group) -> bytes:
     """The first frame: the group as it stands."""
-    return framed(_ENCODER.encode({name: getattr(group, name) for name in _FIELDS}))
+    return frame_body(_ENCODER.encode({name: getattr(group, name) for name in _FIELDS}))
 
 
 def frame(records: tuple[r.Record, ...]) -> bytes:
     """The frame of one step."""
-    return framed(_ENCODER.encode([(type(record).__name__, record) for record in records]))
+    return frame_body(_ENCODER.encode([(type(record).__name__, record) for record in records]))
 
 
-def framed(body: bytes) -> bytes:
+def frame_body(body: bytes) -> bytes:
     """A frame of this body: its length, and so much (``frames``)."""
     return _LENGTH.pack(len(body)) + body
 
 
 def frames(data: bytes) -> Iterator[bytes]:
     """The bodies of the frames that are whole."""
-    at = 0
-    while at + _LENGTH.size <= len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size + length
-        if at > len(data):
+    position = 0
+    while position + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size + length
+        if position > len(data):
             return
-        yield data[at - length : at]
+        yield data[position - length : position]
 
 
-def restored(data: bytes, embedded: EmbeddedProtocol) -> Group:
+def restore_group(data: bytes, embedded: EmbeddedProtocol) -> Group:
     """The group that these frames tell of.  Raises MalformedJournal."""
     bodies = frames(data)
     try:
         standing = _STANDING.decode(next(bodies))
         group = Group(embedded=embedded, **{name: getattr(standing, name) for name in _FIELDS})
         for body in bodies:
-            for name, said in _STEP.decode(body):
-                group = apply(group, _RECORDS[name].decode(said))
+            for name, raw in _STEP.decode(body):
+                group = apply(group, _RECORDS[name].decode(raw))
     except StopIteration:
         raise MalformedJournal("it has no whole frame") from None
     except (msgspec.DecodeError, IllegalTransitionError, LookupError, RecursionError, TypeError, ValueError) as error:

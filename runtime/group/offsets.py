@@ -28,7 +28,7 @@ class Judged(NamedTuple):
 
     tp: TopicPartition
     error: ErrorCode
-    why: str = ""
+    reason: str = ""
 
 
 def judge(group: Group, request: OffsetCommit) -> tuple[Judged, ...]:
@@ -47,7 +47,7 @@ def accepted(
     """The positions to store, of those judged well."""
     return tuple(
         (tp, Position(position.offset, request.member_id, now_ms))
-        for (tp, error, _why), position in zip(judged, request.offsets, strict=True)
+        for (tp, error, _reason), position in zip(judged, request.offsets, strict=True)
         if error is ErrorCode.NONE
     )
 
@@ -56,27 +56,27 @@ def fetch(
     committed: Mapping[TopicPartition, Position], partitions: tuple[TopicPartition, ...]
 ) -> tuple[tuple[TopicPartition, int], ...]:
     """The committed offset of each partition asked for (all, sorted, if none is), -1 where there is none."""
-    asked = partitions or tuple(sorted(committed))
-    return tuple((tp, committed[tp].offset if tp in committed else NO_OFFSET) for tp in asked)
+    targets = partitions or tuple(sorted(committed))
+    return tuple((tp, committed[tp].offset if tp in committed else NO_OFFSET) for tp in targets)
 
 
 def explain(judged: tuple[Judged, ...]) -> str:
     """The refusals of a commit in words."""
-    words = [f"{tp.topic}-{tp.partition}: {why}" for tp, error, why in judged if error is not ErrorCode.NONE]
+    words = [f"{tp.topic}-{tp.partition}: {reason}" for tp, error, reason in judged if error is not ErrorCode.NONE]
     more = len(words) - _WORDS
     return "; ".join(words[:_WORDS]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _judge(group: Group, member_id: str, position: CommittedPosition, *, tells: bool) -> Judged:
-    """``tells``: somebody will read why; to find out who the owner is takes a look at every member."""
+    """``tells``: the reason names the owner, which takes a look at every member."""
     tp = TopicPartition(position.topic, position.partition)
-    since = group.owned.get(member_id, {}).get(tp)
-    if since is None:
+    generation = group.owned.get(member_id, {}).get(tp)
+    if generation is None:
         if not tells:
             return Judged(tp, ErrorCode.ILLEGAL_GENERATION)
-        owner = next((m for m, partitions in group.owned.items() if tp in partitions), "nobody")
+        owner = next((m for m, partitions in group.owned.items() if tp in partitions), "no member")
         return Judged(tp, ErrorCode.ILLEGAL_GENERATION, f"owned by {owner}, not by {member_id}")
-    if since != position.assignment_generation:
-        why = f"owned since generation {since}, not {position.assignment_generation}"
-        return Judged(tp, ErrorCode.ILLEGAL_GENERATION, why)
+    if generation != position.assignment_generation:
+        reason = f"owned since generation {generation}, not {position.assignment_generation}"
+        return Judged(tp, ErrorCode.ILLEGAL_GENERATION, reason)
     return Judged(tp, ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""Who owns which partition, since which generation: the group's own fence, apart from Kafka's.
+"""Who owns which partition, since which generation: a fence of the group's own, beside Kafka's.
 
 Kafka's coordinator doesn't look into assignments.  This one does, through the embedded protocol, and keeps one owner
 per partition at any time: a partition that the leader gives to another member stays its owner's until the next join
@@ -40,17 +40,17 @@ def assigned(group: Group, member_id: str) -> frozenset[TopicPartition]:
 
 
 def assign(context: StepContext) -> None:
-    """Let the stored assignment rule: what is kept keeps its generation, what is free is assigned, the rest is pending."""
+    """Apply the stored assignment: what is kept keeps its generation, what is free is assigned, the rest is pending."""
     group = context.group
-    taken = owners(group)
+    owner_by_partition = owners(group)
     now_assigned: dict[str, list[tuple[TopicPartition, int]]] = {}
     now_pending: dict[str, list[tuple[TopicPartition, int]]] = {}
     for member_id in group.members:
         for tp in sorted(assigned(group, member_id)):
-            owner = taken.setdefault(tp, member_id)
+            owner = owner_by_partition.setdefault(tp, member_id)
             if owner != member_id:  # two-step revocation (KIP-429): it waits until the owner has revoked
-                since = group.pending_assignments.get(member_id, {}).get(tp, group.generation)
-                now_pending.setdefault(member_id, []).append((tp, since))
+                generation = group.pending_assignments.get(member_id, {}).get(tp, group.generation)
+                now_pending.setdefault(member_id, []).append((tp, generation))
             elif tp not in group.owned.get(member_id, ()):
                 now_assigned.setdefault(member_id, []).append((tp, group.generation))
     if now_pending or group.pending_assignments:
@@ -62,38 +62,38 @@ def assign(context: StepContext) -> None:
 def has_lost(group: Group, member_id: str) -> bool:
     """Whether a member that comes back with its old metadata misses something that it has been assigned since.
 
-    What this generation assigned it has yet to hear of; what an earlier one did, it has heard of and lost, or never will.
+    It has yet to get what this generation assigned.  What an earlier one did, it has lost, or never got.
     """
-    mine = group.owned.get(member_id, {})
-    older = {tp for tp, since in mine.items() if since < group.generation}
+    generations = group.owned.get(member_id, {})
+    older = {tp for tp, generation in generations.items() if generation < group.generation}
     return bool(older) and not older <= _claims(group, group.members[member_id])
 
 
 def revoke_unclaimed(context: StepContext, member: GroupMember) -> None:
     """A member that joins again owns no more than it claims; what it gave up goes to the member for which it is pending."""
     member_id = member.member_id
-    mine = context.group.owned.get(member_id, {})
+    owned = context.group.owned.get(member_id, {})
     pending = context.group.pending_assignments.get(member_id, {})
-    if not mine and not pending:
+    if not owned and not pending:
         return
     claims = _claims(context.group, member)
-    if not pending.keys() <= claims:  # it never heard of these
-        known = {m: dict(p) for m, p in context.group.pending_assignments.items()}
-        known[member_id] = {tp: since for tp, since in pending.items() if tp in claims}
-        context.record(r.PartitionsPending(_frozen({m: p.items() for m, p in known.items() if p})))
-    gone = tuple(sorted(tp for tp in mine if tp not in claims))
-    if gone:
-        context.record(r.PartitionsRevoked(member_id, gone))
-        assign_pending(context, gone)
+    if not pending.keys() <= claims:  # it never got the assignment with these
+        all_pending = {m: dict(p) for m, p in context.group.pending_assignments.items()}
+        all_pending[member_id] = {tp: generation for tp, generation in pending.items() if tp in claims}
+        context.record(r.PartitionsPending(_frozen({m: p.items() for m, p in all_pending.items() if p})))
+    revoked = tuple(sorted(tp for tp in owned if tp not in claims))
+    if revoked:
+        context.record(r.PartitionsRevoked(member_id, revoked))
+        assign_pending(context, revoked)
 
 
-def assign_pending(context: StepContext, freed: Iterable[TopicPartition]) -> None:
-    """Assign partitions that nobody owns any more to the members for which they are pending."""
+def assign_pending(context: StepContext, partitions: Iterable[TopicPartition]) -> None:
+    """Assign partitions that no member owns any more to the members for which they are pending."""
     pending = context.group.pending_assignments
     if not pending:
         return
     now_assigned: dict[str, list[tuple[TopicPartition, int]]] = {}
-    for tp in freed:
+    for tp in partitions:
         successor = next((m for m in context.group.members if tp in pending.get(m, ())), None)
         if successor is not None:
             now_assigned.setdefault(successor, []).append((tp, pending[successor][tp]))
@@ -101,30 +101,30 @@ def assign_pending(context: StepContext, freed: Iterable[TopicPartition]) -> Non
         context.record(r.PartitionsAssigned(_frozen(now_assigned)))
 
 
-def inherit(context: StepContext, member_id: str, freed: Iterable[TopicPartition]) -> None:
+def inherit(context: StepContext, member_id: str, old_partitions: Iterable[TopicPartition]) -> None:
     """A static member that took its slot back in Stable owns its stored assignment, as of the current generation.
 
     What another member has yet to give up is pending anew: the new process knows no generation but the current one.
     """
     group = context.group
-    taken = owners(group)
-    given = [(tp, group.generation) for tp in sorted(assigned(group, member_id))]
-    later = [(tp, since) for tp, since in given if tp in taken]
-    if later:
-        pending = {name: tuple(kept.items()) for name, kept in group.pending_assignments.items()}
-        context.record(r.PartitionsPending(_frozen({**pending, member_id: later})))
-    mine = [(tp, since) for tp, since in given if tp not in taken]
-    if mine:
-        context.record(r.PartitionsAssigned(((member_id, tuple(mine)),)))
-    inherited = {tp for tp, _ in mine}
-    assign_pending(context, [tp for tp in freed if tp not in inherited])
+    owner_by_partition = owners(group)
+    assignment = [(tp, group.generation) for tp in sorted(assigned(group, member_id))]
+    blocked = [(tp, generation) for tp, generation in assignment if tp in owner_by_partition]
+    if blocked:
+        pending = {name: tuple(partitions.items()) for name, partitions in group.pending_assignments.items()}
+        context.record(r.PartitionsPending(_frozen({**pending, member_id: blocked})))
+    granted = [(tp, generation) for tp, generation in assignment if tp not in owner_by_partition]
+    if granted:
+        context.record(r.PartitionsAssigned(((member_id, tuple(granted)),)))
+    inherited = {tp for tp, _ in granted}
+    assign_pending(context, [tp for tp in old_partitions if tp not in inherited])
 
 
-def same_subscription(group: Group, one: GroupMember, other: GroupMember) -> bool:
+def same_subscription(group: Group, old: GroupMember, new: GroupMember) -> bool:
     """Whether two members ask for the same under the group's protocol; bytes that can't be read are compared as such."""
-    before, after = one.metadata(group.protocol_name), other.metadata(group.protocol_name)
+    first, second = old.metadata(group.protocol_name), new.metadata(group.protocol_name)
     try:
-        return before == after or group.embedded.subscription(before) == group.embedded.subscription(after)
+        return first == second or group.embedded.subscription(first) == group.embedded.subscription(second)
     except ValueError:
         return False
 

@@ -31,21 +31,21 @@ def on_internal_event(context: StepContext, met: Input, reason: Reason = NO_REAS
 
 
 def start(context: StepContext, reason: Reason) -> None:
-    """Begin the join phase: parked syncs are void, and every member that isn't joining already is told to rejoin."""
-    told = set(context.group.syncs)
+    """Begin the join phase: answer parked syncs with an error, and tell every other member that isn't joining to rejoin."""
+    answered_ids = set(context.group.syncs)
     answer_syncs(context, ErrorCode.REBALANCE_IN_PROGRESS)
     context.record(r.RebalanceStarted(_phase(context.group, reason, context.now_ms)))
     group, words = context.group, str(reason)
     context.actions += [
         p.PushRejoin(member_id, words, group.generation)
         for member_id in group.members
-        if member_id not in group.joins and member_id not in told
+        if member_id not in group.joins and member_id not in answered_ids
     ]
     check_joined(context)
 
 
 def _phase(group: Group, reason: Reason, now_ms: int) -> JoinPhase:
-    under_way = group.rebalance  # restarted before it ended: the first reason, and the whole time, are what counts
+    under_way = group.rebalance  # a rebalance restarted before its end keeps its first reason and start
     reason, started_ms = (under_way.reason, under_way.started_ms) if under_way else (reason, now_ms)
     timeout_ms = 0 if group.state is GroupState.EMPTY else rebalance_timeout_ms(group)
     return JoinPhase(reason, started_ms, now_ms + timeout_ms)
@@ -67,7 +67,7 @@ def check_joined(context: StepContext, _reason: Reason = NO_REASON) -> None:
 
 
 def _conclude(context: StepContext) -> None:
-    """Dynamic stragglers go; the table says how it goes on with those who are left."""
+    """Remove dynamic members that did not rejoin; the table says what follows with the rest."""
     for member_id, member in context.group.members.items():
         # KIP-345: an absent static member keeps its slot until its session ends.
         if member_id not in context.group.joins and member.group_instance_id is None:
@@ -89,7 +89,7 @@ def _empty_out(context: StepContext, _reason: Reason) -> None:
 
 
 def _complete_join(context: StepContext, _reason: Reason) -> None:
-    """Elect, choose, raise the generation, answer everyone; from now on all owe a sync."""
+    """Elect a leader, choose the protocol, raise the generation, answer all joins; from now on each member owes a sync."""
     group = context.group
     if group.leader not in group.joins:
         context.record(r.LeaderElected(next(m for m in group.members if m in group.joins)))
@@ -98,16 +98,16 @@ def _complete_join(context: StepContext, _reason: Reason) -> None:
     parked = context.group.joins
     context.record(r.JoinsAnswered(tuple(parked), context.now_ms))
     for member_id, correlation in parked.items():
-        context.answer(correlation, joined(context.group, member_id))
+        context.answer(correlation, join_reply(context.group, member_id))
 
 
 def _next_generation(group: Group) -> int:
-    """Above all before, and above the block that an earlier run of the coordinator may have used."""
+    """Above every earlier generation, and above the block that an earlier run of the coordinator may have used."""
     return max(group.generation, group.config.first_generation) + 1
 
 
 def resume(context: StepContext, first_generation: int, member_id_salt: str) -> None:
-    """Take a journal's group over: nobody loses anything, everybody rejoins, nobody waits for the run that is gone."""
+    """Take a journal's group over: owners stay owners, all members rejoin, requests parked at the old run are void."""
     group, reason = context.group, Reason(Cause.COORDINATOR_RESTARTED)
     config = replace(group.config, first_generation=first_generation, member_id_salt=member_id_salt)
     phase = JoinPhase(reason, context.now_ms, context.now_ms + rebalance_timeout_ms(group)) if group.members else None
@@ -128,7 +128,7 @@ def choose_protocol(group: Group) -> str:
     return votes.most_common(1)[0][0]
 
 
-def joined(group: Group, member_id: str, *, skip_assignment: bool = False) -> p.JoinGroupReply:
+def join_reply(group: Group, member_id: str, *, skip_assignment: bool = False) -> p.JoinGroupReply:
     """The answer to a join: the current generation, with the members' metadata for the leader."""
     members: tuple[p.JoinedMember, ...] = ()
     if member_id == group.leader:
@@ -155,32 +155,32 @@ def answer_syncs(context: StepContext, error: ErrorCode) -> None:
         return
     context.record(r.SyncsAnswered(tuple(parked), context.now_ms))
     for member_id, correlation in parked.items():
-        reply = synced(context.group, member_id) if error is ErrorCode.NONE else p.SyncGroupReply(error)
+        reply = sync_reply(context.group, member_id) if error is ErrorCode.NONE else p.SyncGroupReply(error)
         context.answer(correlation, reply)
 
 
-def synced(group: Group, member_id: str) -> p.SyncGroupReply:
+def sync_reply(group: Group, member_id: str) -> p.SyncGroupReply:
     """The answer to a sync: the member's stored assignment."""
     assignment = group.assignments.get(member_id, b"")
     return p.SyncGroupReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, assignment)
 
 
 def remove(context: StepContext, member_id: str, reason: str) -> None:
-    """Put a member out: its parked requests are answered, its partitions are free."""
+    """Remove a member: answer its parked requests, free its partitions."""
     group = context.group
     message = f"{member_id} was removed: {reason}"
     if (correlation := group.joins.get(member_id)) is not None:
         context.answer(correlation, p.JoinGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, message=message))
     if (correlation := group.syncs.get(member_id)) is not None:
         context.answer(correlation, p.SyncGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, message=message))
-    freed = tuple(group.owned.get(member_id, ()))
+    partitions = tuple(group.owned.get(member_id, ()))
     context.record(r.MemberRemoved(member_id, reason, context.now_ms))
     context.actions.append(p.Removed(member_id, reason))
-    partition_ownership.assign_pending(context, freed)
+    partition_ownership.assign_pending(context, partitions)
 
 
 def expire(context: StepContext) -> None:
-    """Act on everything whose time has come: issued ids, sessions, the join phase, syncs that are owed."""
+    """Act on what is due: issued ids, sessions, the join phase, syncs that are owed."""
     _expire_ids(context)
     _expire_sessions(context)
     check_joined(context)
@@ -201,11 +201,9 @@ def _expire_sessions(context: StepContext) -> None:
         return
     expired = [m for m, deadline_ms in context.group.sessions.items() if deadline_ms <= context.now_ms]
     for member_id in expired:
-        waiting = member_id in context.group.joins
-        silent_ms = context.group.members[member_id].session_timeout_ms
-        remove(
-            context, member_id, "its first join took too long" if waiting else f"its session of {silent_ms} ms expired"
-        )
+        reason = f"its session of {context.group.members[member_id].session_timeout_ms} ms expired"
+        # Only a newcomer has a session while it joins (``JoinParked``).
+        remove(context, member_id, "its first join took too long" if member_id in context.group.joins else reason)
     context.record(r.SessionsChecked(min(context.group.sessions.values(), default=None)))
     if expired:
         on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.SESSIONS_EXPIRED, tuple(expired)))

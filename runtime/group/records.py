@@ -33,7 +33,7 @@ class SerialTaken:
 
 @dataclass(frozen=True, slots=True)
 class IdIssued:
-    """A newcomer was told its id and has until ``expires_ms`` to join with it (KIP-394)."""
+    """A newcomer was sent its id and has until ``expires_ms`` to join with it (KIP-394)."""
 
     member_id: str
     expires_ms: int
@@ -73,7 +73,7 @@ class MemberReplaced:
 
 @dataclass(frozen=True, slots=True)
 class MemberRemoved:
-    """A member left or was put out; if it led, the first of those who remain leads."""
+    """A member left or was removed; if it led, the first of the others leads."""
 
     member_id: str
     reason: str
@@ -122,7 +122,7 @@ class SyncsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SessionRenewed:
-    """A member gave a sign of life (a heartbeat, an accepted commit): its session begins anew."""
+    """A heartbeat or an accepted commit of a member: its session begins again."""
 
     member_id: str
     at_ms: int
@@ -217,7 +217,7 @@ class GroupUnloaded:
 
 @dataclass(frozen=True, slots=True)
 class GroupResumed:
-    """A new coordinator run took over: who waits for an answer waits at the old one; all members are to rejoin."""
+    """A new coordinator run took over: requests parked at the old one are void, all members are to rejoin."""
 
     config: GroupConfig
     at_ms: int

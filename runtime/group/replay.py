@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.persistent_map import with_value
-from sparkcohort.runtime.group.state import NOTHING, Group, GroupMember
+from sparkcohort.runtime.group.state import EMPTY, Group, GroupMember
 from sparkcohort.runtime.group.table import LEGAL_PREVIOUS, GroupState
 
 if TYPE_CHECKING:
@@ -36,32 +36,32 @@ def created(record: r.GroupCreated) -> Group:
     return Group(record.config, record.embedded, generation=record.config.first_generation)
 
 
-def _without(mapping: Mapping[str, V], *keys: str) -> Mapping[str, V]:
+def _drop_keys(mapping: Mapping[str, V], *keys: str) -> Mapping[str, V]:
     if not any(key in mapping for key in keys):
         return mapping
     return {key: value for key, value in mapping.items() if key not in keys}
 
 
-def _renamed(mapping: Mapping[str, V], old: str, new: str) -> Mapping[str, V]:
+def _rename_key(mapping: Mapping[str, V], old: str, new: str) -> Mapping[str, V]:
     if old not in mapping:
         return mapping
     return {new if key == old else key: value for key, value in mapping.items()}
 
 
-def _to(group: Group, state: GroupState) -> GroupState:
+def _next_state(group: Group, state: GroupState) -> GroupState:
     if group.state not in LEGAL_PREVIOUS[state]:
         raise IllegalTransitionError(f"group {group.config.group_id}: {group.state} can't become {state}")
     return state
 
 
-def _supporters(group: Group, gone: GroupMember | None, come: GroupMember | None) -> Mapping[str, int]:
-    before = {p.name for p in gone.protocols} if gone else set()
-    after = {p.name for p in come.protocols} if come else set()
-    if before == after:
+def _supporters(group: Group, old: GroupMember | None, new: GroupMember | None) -> Mapping[str, int]:
+    old_names = {p.name for p in old.protocols} if old else set()
+    new_names = {p.name for p in new.protocols} if new else set()
+    if old_names == new_names:
         return group.supporters
     counts = dict(group.supporters)
-    for name in sorted(before | after):
-        counts[name] = counts.get(name, 0) + (name in after) - (name in before)
+    for name in sorted(old_names | new_names):
+        counts[name] = counts.get(name, 0) + (name in new_names) - (name in old_names)
     return {name: count for name, count in counts.items() if count}
 
 
@@ -74,7 +74,7 @@ def _id_issued(group: Group, record: r.IdIssued) -> Group:
 
 
 def _id_dropped(group: Group, record: r.IdDropped) -> Group:
-    return replace(group, pending=_without(group.pending, record.member_id))
+    return replace(group, pending=_drop_keys(group.pending, record.member_id))
 
 
 def _member_added(group: Group, record: r.MemberAdded) -> Group:
@@ -85,7 +85,7 @@ def _member_added(group: Group, record: r.MemberAdded) -> Group:
         members={**group.members, member.member_id: member},
         instances={**group.instances, instance: member.member_id} if instance is not None else group.instances,
         supporters=_supporters(group, None, member),
-        pending=_without(group.pending, member.member_id),
+        pending=_drop_keys(group.pending, member.member_id),
         protocol_type=group.protocol_type if group.members else record.protocol_type,
         leader=group.leader or member.member_id,
     )
@@ -105,49 +105,49 @@ def _member_replaced(group: Group, record: r.MemberReplaced) -> Group:
     new, instance = member.member_id, member.group_instance_id or ""
     return replace(
         group,
-        members={**_renamed(group.members, old, new), new: member},
+        members={**_rename_key(group.members, old, new), new: member},
         instances={**group.instances, instance: new},
         supporters=_supporters(group, group.members[old], member),
         leader=new if group.leader == old else group.leader,
-        joins=_without(group.joins, old),
-        syncs=_without(group.syncs, old),
+        joins=_drop_keys(group.joins, old),
+        syncs=_drop_keys(group.syncs, old),
         unsynced=frozenset(new if m == old else m for m in group.unsynced),
-        sessions=_without(group.sessions, old),
-        assignments=_renamed(group.assignments, old, new),
-        owned=_without(group.owned, old),
-        pending_assignments=_without(group.pending_assignments, old),
+        sessions=_drop_keys(group.sessions, old),
+        assignments=_rename_key(group.assignments, old, new),
+        owned=_drop_keys(group.owned, old),
+        pending_assignments=_drop_keys(group.pending_assignments, old),
         # It is the same place in the group: what stays has not moved.
-        previous_assignment=_renamed(group.previous_assignment, old, new),
+        previous_assignment=_rename_key(group.previous_assignment, old, new),
         former_members=_former(group, old, f"replaced by {new}"),
     )
 
 
-def _former(group: Group, gone: str, reason: str) -> tuple[tuple[str, str], ...]:
+def _former(group: Group, member_id: str, reason: str) -> tuple[tuple[str, str], ...]:
     story = f"{reason}, in generation {group.generation}"
-    return (*group.former_members, (gone, story))[-FORMER_MEMBERS:]
+    return (*group.former_members, (member_id, story))[-FORMER_MEMBERS:]
 
 
 def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
-    gone = record.member_id
-    member = group.members[gone]
-    members = _without(group.members, gone)
+    member_id = record.member_id
+    member = group.members[member_id]
+    members = _drop_keys(group.members, member_id)
     instance = member.group_instance_id
     return _synced(
         replace(
             group,
             members=members,
-            instances=_without(group.instances, instance) if instance is not None else group.instances,
+            instances=_drop_keys(group.instances, instance) if instance is not None else group.instances,
             supporters=_supporters(group, member, None),
-            leader=next(iter(members), "") if group.leader == gone else group.leader,
-            joins=_without(group.joins, gone),
-            syncs=_without(group.syncs, gone),
-            sessions=_without(group.sessions, gone),
-            assignments=_without(group.assignments, gone),
-            owned=_without(group.owned, gone),
-            pending_assignments=_without(group.pending_assignments, gone),
-            former_members=_former(group, gone, record.reason),
+            leader=next(iter(members), "") if group.leader == member_id else group.leader,
+            joins=_drop_keys(group.joins, member_id),
+            syncs=_drop_keys(group.syncs, member_id),
+            sessions=_drop_keys(group.sessions, member_id),
+            assignments=_drop_keys(group.assignments, member_id),
+            owned=_drop_keys(group.owned, member_id),
+            pending_assignments=_drop_keys(group.pending_assignments, member_id),
+            former_members=_former(group, member_id, record.reason),
         ),
-        gone,
+        member_id,
     )
 
 
@@ -182,12 +182,12 @@ def _join_parked(group: Group, record: r.JoinParked) -> Group:
         return replace(group, joins=joins, sessions=sessions, sessions_due_ms=due)
     if record.member_id in group.joins:  # a repeated join: a newcomer keeps its limit
         return replace(group, joins=joins)
-    return replace(group, joins=joins, sessions=_without(group.sessions, record.member_id))
+    return replace(group, joins=joins, sessions=_drop_keys(group.sessions, record.member_id))
 
 
 def _joins_answered(group: Group, record: r.JoinsAnswered) -> Group:
-    answered = set(record.member_ids)
-    joins = {m: c for m, c in group.joins.items() if m not in answered}
+    member_ids = set(record.member_ids)
+    joins = {m: c for m, c in group.joins.items() if m not in member_ids}
     return _armed(replace(group, joins=joins), record.member_ids, record.at_ms)
 
 
@@ -195,16 +195,16 @@ def _sync_parked(group: Group, record: r.SyncParked) -> Group:
     parked = replace(
         group,
         syncs={**group.syncs, record.member_id: record.correlation},
-        sessions=_without(group.sessions, record.member_id),
+        sessions=_drop_keys(group.sessions, record.member_id),
     )
     return _synced(parked, record.member_id)
 
 
 def _syncs_answered(group: Group, record: r.SyncsAnswered) -> Group:
-    answered = set(record.member_ids)
-    syncs = {m: c for m, c in group.syncs.items() if m not in answered}
-    told = _synced(replace(group, syncs=syncs), *record.member_ids)
-    return _armed(told, [m for m in record.member_ids if m not in group.joins], record.at_ms)  # parked is alive
+    member_ids = set(record.member_ids)
+    syncs = {m: c for m, c in group.syncs.items() if m not in member_ids}
+    synced = _synced(replace(group, syncs=syncs), *record.member_ids)
+    return _armed(synced, [m for m in record.member_ids if m not in group.joins], record.at_ms)  # parked is alive
 
 
 def _session_renewed(group: Group, record: r.SessionRenewed) -> Group:
@@ -222,9 +222,9 @@ def _rebalance_started(group: Group, record: r.RebalanceStarted) -> Group:
     completing = group.state is GroupState.COMPLETING_REBALANCE
     return replace(
         group,
-        state=_to(group, GroupState.PREPARING_REBALANCE),
+        state=_next_state(group, GroupState.PREPARING_REBALANCE),
         rebalance=record.phase,
-        assignments=NOTHING if completing else group.assignments,
+        assignments=EMPTY if completing else group.assignments,
         unsynced=frozenset(),
         sync_deadline_ms=None,
     )
@@ -240,7 +240,7 @@ def _join_phase_extended(group: Group, record: r.JoinPhaseExtended) -> Group:
 def _generation_started(group: Group, record: r.GenerationStarted) -> Group:
     return replace(
         group,
-        state=_to(group, GroupState.COMPLETING_REBALANCE),
+        state=_next_state(group, GroupState.COMPLETING_REBALANCE),
         generation=record.generation,
         protocol_name=record.protocol_name,
         unsynced=frozenset(group.members),
@@ -251,18 +251,18 @@ def _generation_started(group: Group, record: r.GenerationStarted) -> Group:
 def _emptied(group: Group, record: r.Emptied) -> Group:
     return replace(
         group,
-        state=_to(group, GroupState.EMPTY),
+        state=_next_state(group, GroupState.EMPTY),
         generation=record.generation,
         protocol_name="",
         leader="",
-        assignments=NOTHING,
+        assignments=EMPTY,
         rebalance=None,
-        previous_assignment=NOTHING,
+        previous_assignment=EMPTY,
     )
 
 
 def _assignment_stored(group: Group, record: r.AssignmentStored) -> Group:
-    return replace(group, state=_to(group, GroupState.STABLE), assignments=dict(record.assignments))
+    return replace(group, state=_next_state(group, GroupState.STABLE), assignments=dict(record.assignments))
 
 
 def _partitions_assigned(group: Group, record: r.PartitionsAssigned) -> Group:
@@ -275,10 +275,10 @@ def _partitions_assigned(group: Group, record: r.PartitionsAssigned) -> Group:
 
 
 def _partitions_revoked(group: Group, record: r.PartitionsRevoked) -> Group:
-    gone = set(record.partitions)
-    kept = {tp: g for tp, g in group.owned[record.member_id].items() if tp not in gone}
-    owned = {**group.owned, record.member_id: kept}
-    return replace(group, owned=owned if kept else _without(owned, record.member_id))
+    revoked = set(record.partitions)
+    remaining = {tp: g for tp, g in group.owned[record.member_id].items() if tp not in revoked}
+    owned = {**group.owned, record.member_id: remaining}
+    return replace(group, owned=owned if remaining else _drop_keys(owned, record.member_id))
 
 
 def _partitions_pending(group: Group, record: r.PartitionsPending) -> Group:
@@ -295,7 +295,7 @@ def _offsets_committed(group: Group, record: r.OffsetsCommitted) -> Group:
 
 def _group_unloaded(group: Group, _record: r.GroupUnloaded) -> Group:
     return replace(
-        Group(group.config, group.embedded, _to(group, GroupState.DEAD), group.generation),
+        Group(group.config, group.embedded, _next_state(group, GroupState.DEAD), group.generation),
         committed=group.committed,
         former_members=group.former_members,
         serial=group.serial,
@@ -309,15 +309,15 @@ def _group_resumed(group: Group, record: r.GroupResumed) -> Group:
         group,
         config=record.config,
         state=GroupState.PREPARING_REBALANCE if record.phase else GroupState.EMPTY,
-        pending=NOTHING,
-        joins=NOTHING,
-        syncs=NOTHING,
+        pending=EMPTY,
+        joins=EMPTY,
+        syncs=EMPTY,
         unsynced=frozenset(),
         sync_deadline_ms=None,
-        sessions=NOTHING,
+        sessions=EMPTY,
         sessions_due_ms=None,
         rebalance=record.phase,
-        assignments=NOTHING,
+        assignments=EMPTY,
     )
     return _armed(resumed, group.members, record.at_ms)
 

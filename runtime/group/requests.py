@@ -23,12 +23,12 @@ def admit_sync(group: Group, request: p.SyncGroup) -> Verdict:
     verdict = gate(group, request.group_instance_id, request.member_id, request.generation)
     if verdict is not PASS:
         return verdict
-    for asked, actual in (
+    for requested, actual in (
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
-        if asked is not None and actual and asked != actual:  # before the first generation none is chosen
-            return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group uses {actual}, not {asked}")
+        if requested is not None and actual and requested != actual:  # before the first generation none is chosen
+            return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group uses {actual}, not {requested}")
     return PASS
 
 
@@ -40,10 +40,10 @@ def park_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> N
 
 
 def store_assignment(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
-    """The leader's assignment comes into force: everyone who waits is answered, the rebalance is over."""
+    """The leader's assignment comes into force: parked syncs are answered, the rebalance is over."""
     park_sync(context, correlation, request)
-    given = dict(request.assignments)
-    context.record(r.AssignmentStored(tuple((m, given.get(m, b"")) for m in context.group.members)))
+    assignments = dict(request.assignments)
+    context.record(r.AssignmentStored(tuple((m, assignments.get(m, b"")) for m in context.group.members)))
     partition_ownership.assign(context)
     rebalance.answer_syncs(context, ErrorCode.NONE)
     _end_rebalance(context)
@@ -51,8 +51,8 @@ def store_assignment(context: StepContext, correlation: int, request: p.SyncGrou
 
 def _end_rebalance(context: StepContext) -> None:
     group, phase = context.group, context.group.rebalance
-    before, after = group.previous_assignment, partition_ownership.holdings(group)
-    context.record(r.RebalanceEnded(tuple(after.items())))
+    old_owned, new_owned = group.previous_assignment, partition_ownership.holdings(group)
+    context.record(r.RebalanceEnded(tuple(new_owned.items())))
     context.actions.append(
         p.Rebalanced(
             group.generation,
@@ -61,8 +61,8 @@ def _end_rebalance(context: StepContext) -> None:
             context.now_ms,
             group.protocol_name,
             tuple(group.members),
-            before,
-            after,
+            old_owned,
+            new_owned,
         )
     )
 
@@ -79,7 +79,7 @@ def classify_sync(group: Group, member_id: str) -> Input:
 def answer_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
     """A late follower gets its stored assignment."""
     context.record(r.SyncsAnswered((request.member_id,), context.now_ms))
-    context.answer(correlation, rebalance.synced(context.group, request.member_id))
+    context.answer(correlation, rebalance.sync_reply(context.group, request.member_id))
 
 
 def answer_late_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
@@ -106,8 +106,8 @@ def leave(context: StepContext, correlation: int, request: p.LeaveGroup) -> None
     outcome = tuple((leaving, _leave(context, request, leaving)) for leaving in request.members)
     context.answer(correlation, p.LeaveGroupReply(ErrorCode.NONE, outcome))
     if context.group.members is not members_before:
-        gone = tuple(m for m in members_before if m not in context.group.members)
-        rebalance.on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.MEMBERS_LEFT, gone))
+        left_ids = tuple(m for m in members_before if m not in context.group.members)
+        rebalance.on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.MEMBERS_LEFT, left_ids))
     elif context.group.pending is not ids_before:
         rebalance.check_joined(context)
 
@@ -119,7 +119,7 @@ def _leave(context: StepContext, request: p.LeaveGroup, leaving: p.LeavingMember
         return ErrorCode.NONE
     verdict = gate(group, instance_id, member_id, None)
     if verdict is not PASS:
-        context.refused(request, verdict.error, member_id=member_id)
+        context.count_refusal(request, verdict.error, member_id=member_id)
         return verdict.error
     reason = leaving.reason[:REASON_LENGTH]
     rebalance.remove(context, member_id, f"it left: {reason}" if reason else "it left")
@@ -133,17 +133,17 @@ def commit(context: StepContext, correlation: int, request: p.OffsetCommit) -> N
     if positions:
         context.record(r.OffsetsCommitted(positions))
         _renew_session(context, request.member_id)
-    reply = p.OffsetCommitReply(tuple((tp, error) for tp, error, _why in judged), offsets.explain(judged))
+    reply = p.OffsetCommitReply(tuple((tp, error) for tp, error, _reason in judged), offsets.explain(judged))
     context.answer(correlation, reply)
-    refused = Counter(error for _tp, error, _why in judged if error is not ErrorCode.NONE)
+    refused = Counter(error for _tp, error, _reason in judged if error is not ErrorCode.NONE)
     for error, partitions in refused.items():
-        context.refused(request, error, partitions)
+        context.count_refusal(request, error, partitions)
 
 
 def fetch(context: StepContext, correlation: int, request: p.OffsetFetch) -> None:
     """Committed offsets, whatever the state."""
-    found = offsets.fetch(context.group.committed, request.partitions)
-    context.answer(correlation, p.OffsetFetchReply(ErrorCode.NONE, found))
+    committed = offsets.fetch(context.group.committed, request.partitions)
+    context.answer(correlation, p.OffsetFetchReply(ErrorCode.NONE, committed))
 
 
 def describe(context: StepContext, correlation: int, _request: p.DescribeGroup) -> None:

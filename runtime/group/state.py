@@ -17,7 +17,7 @@ from sparkcohort.runtime.protocol.messages import Protocol
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class EmbeddedProtocol(Interface):
@@ -92,27 +92,27 @@ class Group(Struct, frozen=True):
     protocol_type: str = ""  # the first member's; all others have the same
     protocol_name: str = ""  # one that all members of this generation support; "" before the first, and when empty
     leader: str = ""  # a member, if there is any: the first in joining order unless another was elected
-    members: Mapping[str, GroupMember] = NOTHING  # by id, in joining order
+    members: Mapping[str, GroupMember] = EMPTY  # by id, in joining order
     # Instance id to the one member that has it (KIP-345):
-    instances: Mapping[str, str] = NOTHING
-    supporters: Mapping[str, int] = NOTHING  # how many members offer a protocol; none has 0
-    pending: Mapping[str, int] = NOTHING  # ids issued and not used: no members; their expiry
-    joins: Mapping[str, int] = NOTHING  # of members: the correlation of each parked JoinGroup
-    syncs: Mapping[str, int] = NOTHING  # likewise SyncGroup; only while Completing
+    instances: Mapping[str, str] = EMPTY
+    supporters: Mapping[str, int] = EMPTY  # how many members offer a protocol; none has 0
+    pending: Mapping[str, int] = EMPTY  # ids issued and not used: no members; their expiry
+    joins: Mapping[str, int] = EMPTY  # of members: the correlation of each parked JoinGroup
+    syncs: Mapping[str, int] = EMPTY  # likewise SyncGroup; only while Completing
     unsynced: frozenset[str] = frozenset()  # members that owe this generation a sync; empty without a deadline
     sync_deadline_ms: int | None = None  # None exactly if nobody owes a sync
     # Of each member that isn't parked; a newcomer has both:
-    sessions: Mapping[str, int] = NOTHING
+    sessions: Mapping[str, int] = EMPTY
     sessions_due_ms: int | None = None  # no session ends before; None while there is none to look at
     rebalance: JoinPhase | None = None  # from the first join or loss until the leader's assignment is stored
-    assignments: Mapping[str, bytes] = NOTHING  # the leader's; none if it gave none
+    assignments: Mapping[str, bytes] = EMPTY  # the leader's; none if it gave none
     # By member, since which generation:
-    owned: Mapping[str, Mapping[TopicPartition, int]] = NOTHING
+    owned: Mapping[str, Mapping[TopicPartition, int]] = EMPTY
     # No partition has two owners.  What is assigned while another still owns it is pending, with its assignment generation:
-    pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = NOTHING
+    pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = EMPTY
     # As a rebalance ended:
-    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = NOTHING
+    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = EMPTY
     # Outlives members, and the group's end:
-    committed: Mapping[TopicPartition, Position] = NOTHING
+    committed: Mapping[TopicPartition, Position] = EMPTY
     former_members: tuple[tuple[str, str], ...] = ()  # (id, what became of it) of the last few: told to a zombie
     serial: int = 0  # never falls: no two members have the same id

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from sparkcohort.runtime.protocol.messages import Rebalanced
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-NAMED = 6  # partitions named in a line; the rest are counted
+MOST_NAMED = 6  # partitions named in a line; the rest are counted
 
 
 Routes: TypeAlias = Mapping[tuple[str, str], Sequence[TopicPartition]]
@@ -30,41 +30,41 @@ def routes(done: Rebalanced, last: Mapping[TopicPartition, str]) -> Routes:
     one round and assigns it in the next (KIP-429), and what a departed member had waits for a replacement (KIP-415): it
     moves in the round in which its new owner gets it.
     """
-    before = {tp: member for member, partitions in done.previous_assignment.items() for tp in partitions}
-    found: dict[tuple[str, str], list[TopicPartition]] = {}
+    previous = {tp: member for member, partitions in done.previous_assignment.items() for tp in partitions}
+    by_route: dict[tuple[str, str], list[TopicPartition]] = {}
     for member, partitions in sorted(done.assignment.items()):
         for tp in sorted(partitions):
-            if before.get(tp) != member:
-                old = before.get(tp) or last.get(tp, "")
-                found.setdefault(("" if old == member else old, member), []).append(tp)
-    return found
+            if previous.get(tp) != member:
+                old = previous.get(tp) or last.get(tp, "")
+                by_route.setdefault(("" if old == member else old, member), []).append(tp)
+    return by_route
 
 
-def moved(given: Routes) -> tuple[TopicPartition, ...]:
+def moved_partitions(moves: Routes) -> tuple[TopicPartition, ...]:
     """Those of the partitions that somebody else had before, in order."""
-    return tuple(sorted(tp for (old, _), partitions in given.items() if old for tp in partitions))
+    return tuple(sorted(tp for (old, _), partitions in moves.items() if old for tp in partitions))
 
 
-def line(done: Rebalanced, given: Routes, revoking: Mapping[TopicPartition, str], name: Callable[[str], str]) -> str:
+def line(done: Rebalanced, moves: Routes, revoking: Mapping[TopicPartition, str], name: Callable[[str], str]) -> str:
     """The line; ``revoking`` maps what is being given up to who gives it up, ``name`` makes a member readable."""
     parts = []
-    if count := len(moved(given)):
-        ways = [f"{_named(tps)}: {name(old)} -> {name(new)}" for (old, new), tps in sorted(given.items()) if old]
+    if count := len(moved_partitions(moves)):
+        ways = [f"{_name_list(tps)}: {name(old)} -> {name(new)}" for (old, new), tps in sorted(moves.items()) if old]
         parts.append(f"moved {_partitions(count)} ({'; '.join(ways)})")
-    fresh = {new: tps for (old, new), tps in sorted(given.items()) if not old}
+    fresh = {new: tps for (old, new), tps in sorted(moves.items()) if not old}
     if fresh:
-        ways = [f"{_named(tps)}: {name(new)}" for new, tps in fresh.items()]
+        ways = [f"{_name_list(tps)}: {name(new)}" for new, tps in fresh.items()]
         parts.append(f"assigned {_partitions(sum(map(len, fresh.values())))} that nobody had ({'; '.join(ways)})")
     parts += [
-        f"{name(member)} gives up {_named(tp for tp, by in revoking.items() if by == member)}"
+        f"{name(member)} gives up {_name_list(tp for tp, owner in revoking.items() if owner == member)}"
         for member in sorted(set(revoking.values()))
     ]
-    reason = readable(str(done.reason), {*done.members, *done.previous_assignment}, name)
-    what = "; ".join(parts) or "nothing moved"
-    return f"rebalance to generation {done.generation} in {done.ended_ms - done.started_ms} ms ({reason}): {what}"
+    reason = with_names(str(done.reason), {*done.members, *done.previous_assignment}, name)
+    changes = "; ".join(parts) or "nothing moved"
+    return f"rebalance to generation {done.generation} in {done.ended_ms - done.started_ms} ms ({reason}): {changes}"
 
 
-def readable(words: str, member_ids: Iterable[str], name: Callable[[str], str]) -> str:
+def with_names(words: str, member_ids: Iterable[str], name: Callable[[str], str]) -> str:
     """The group's own words with people's names in place of these member ids."""
     for member in sorted(member_ids, key=len, reverse=True):  # no id is the beginning of another
         words = words.replace(member, name(member))
@@ -82,22 +82,22 @@ def ranges(partitions: Iterable[tuple[str, int]]) -> str | None:
     return ";".join(f"{topic}-{runs(sorted(numbers), '..')}" for topic, numbers in sorted(by_topic.items())) or None
 
 
-def runs(numbers: Sequence[int], to: str = "-") -> str:
+def runs(numbers: Sequence[int], separator: str = "-") -> str:
     """Ascending numbers, neighbours as ranges: ``0-99,120``."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}{to}{last}" for first, last in found)
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}{separator}{last}" for first, last in spans)
 
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
 
 
-def _named(partitions: Iterable[TopicPartition]) -> str:
+def _name_list(partitions: Iterable[TopicPartition]) -> str:
     names = [f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

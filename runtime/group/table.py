@@ -121,7 +121,7 @@ class Row(NamedTuple):
     """
 
     effect: Effect
-    to: GroupState | None = None
+    next_state: GroupState | None = None
     error: ErrorCode = ErrorCode.NONE
     differs: str = ""
 
@@ -130,8 +130,8 @@ class Difference(NamedTuple):
     """Where this group answers otherwise than Kafka's, on purpose."""
 
     kafka: str
-    here: str
-    why: str
+    cohort: str
+    reason: str
 
 
 DIFFERENCES: Mapping[str, Difference] = {
@@ -355,8 +355,8 @@ def diagram() -> str:
     lines = ["stateDiagram-v2", "    [*] --> Empty"]
     for state, rows in TABLE.items():
         targets: dict[GroupState, list[str]] = {}
-        for met, row in rows.items():
-            if row.to is not None and row.to is not state:
-                targets.setdefault(row.to, []).append(met.name)
-        lines += [f"    {state} --> {to}: {', '.join(names)}" for to, names in targets.items()]
+        for input_, row in rows.items():
+            if row.next_state is not None and row.next_state is not state:
+                targets.setdefault(row.next_state, []).append(input_.name)
+        lines += [f"    {state} --> {next_state}: {', '.join(names)}" for next_state, names in targets.items()]
     return "\n".join(lines) + "\n"

@@ -1,11 +1,11 @@
-"""What the records of all steps tell of a member, in lines."""
+"""A member's history in lines, from the records of all steps."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.summary import NAMED, ranges
+from sparkcohort.runtime.group.summary import MOST_NAMED, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 def lines(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
     """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
-    return tuple(said for _, said in placed_lines(records, member_id))
+    return tuple(text for _, text in placed_lines(records, member_id))
 
 
 def placed_lines(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
     """The lines of ``lines``, each with the place of its record, from 0; the records may begin in mid-life."""
-    kept = tuple(records)
-    present = _was_there(kept, member_id)
-    for place, record in enumerate(kept):
-        said = line(record, member_id)
-        if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and said:
-            present = not said.startswith(_ENDS)
-        if present and not said:
-            said = _of_group(record)
-        if said:
-            yield place, said
+    records = tuple(records)
+    present = _was_there(records, member_id)
+    for place, record in enumerate(records):
+        text = line(record, member_id)
+        if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and text:
+            present = not text.startswith(_ENDS)
+        if present and not text:
+            text = _of_group(record)
+        if text:
+            yield place, text
 
 
 def line(record: Record, member_id: str) -> str:
@@ -38,7 +38,7 @@ def line(record: Record, member_id: str) -> str:
     return _of_membership(record, member_id) or _of_partitions(record, member_id)
 
 
-def about(record: Record) -> tuple[str, ...]:
+def member_ids(record: Record) -> tuple[str, ...]:
     """The ids of the members that a record is about; none where it concerns the group as a whole."""
     match record:
         case r.MemberAdded(member):
@@ -48,7 +48,7 @@ def about(record: Record) -> tuple[str, ...]:
         case r.PartitionsAssigned(shares) | r.PartitionsPending(shares):
             return tuple(member_id for member_id, _ in shares)
         case r.OffsetsCommitted(positions):
-            return tuple(dict.fromkeys(at.member_id for _, at in positions))
+            return tuple(dict.fromkeys(position.member_id for _, position in positions))
         case (
             r.IdIssued(member_id)
             | r.IdDropped(member_id)
@@ -63,8 +63,8 @@ def about(record: Record) -> tuple[str, ...]:
 
 
 def _was_there(records: Iterable[Record], member_id: str) -> bool:
-    """Whether a member was one before these records: the first that names it tells."""
-    first = next((record for record in records if member_id in about(record)), None)
+    """Whether a member was in the group before these records, by the first that names it."""
+    first = next((record for record in records if member_id in member_ids(record)), None)
     match first:
         case None | r.IdIssued() | r.IdDropped() | r.MemberAdded():
             return False
@@ -77,7 +77,7 @@ _ENDS = ("was removed", "was replaced")
 
 
 def _of_group(record: Record) -> str:
-    """What concerns every member."""
+    """The line of a record that concerns every member."""
     match record:
         case r.RebalanceStarted(phase):
             return f"a rebalance began: {phase.reason}"
@@ -122,8 +122,8 @@ def _of_partitions(record: Record, member_id: str) -> str:
         case r.PartitionsRevoked(released, partitions) if released == member_id:
             return f"gave up {_names(partitions)}"
         case r.OffsetsCommitted(positions):
-            mine = [f"{tp.topic}-{tp.partition}={at.offset}" for tp, at in positions if at.member_id == member_id]
-            return f"committed {' '.join(mine)}" if mine else ""
+            offsets = [f"{tp.topic}-{tp.partition}={p.offset}" for tp, p in positions if p.member_id == member_id]
+            return f"committed {' '.join(offsets)}" if offsets else ""
     return ""
 
 
@@ -138,5 +138,5 @@ def _generations(partitions: Partitions) -> list[str]:
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
-    named = tuple(partitions)
-    return " ".join(f"{tp.topic}-{tp.partition}" for tp in named) if len(named) <= NAMED else ranges(named) or ""
+    tps = tuple(partitions)
+    return " ".join(f"{tp.topic}-{tp.partition}" for tp in tps) if len(tps) <= MOST_NAMED else ranges(tps) or ""

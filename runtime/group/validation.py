@@ -1,15 +1,15 @@
-"""The door of a group: what a member says is looked at here before the group, its leader or an assignor hears of it.
+"""Checks what a member states before the group, its leader or an assignor reads it.
 
-The group's own books say which partitions a member has, so a claim beyond them is no claim, whatever generation it
-states: nobody can hold back or take over what somebody else has.  What can't be true is dropped, and told; a member
-that can't be read at all, or goes by a name that is none, is refused, and is no member any more.  So one member that
-talks nonsense costs the others nothing.
+The group's own state says which partitions a member has, so a claim of any other is dropped, whatever generation it
+states: no member can hold back or take over another's partition.  A statement that can't be true is dropped and logged.
+A member whose join can't be read at all, or whose name can't be printed, is refused and removed.  So one member that
+sends invalid requests costs the others nothing.
 
 >>> from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
->>> said = encode_subscription(Subscription(("t", "gone"), owned=(TopicPartition("t", 0), TopicPartition("t", -9))))
->>> asked = p.JoinGroup("m", None, "c", "h", 10_000, 2**62, "consumer", (p.Protocol("sticky", said),))
+>>> metadata = encode_subscription(Subscription(("t", "gone"), owned=(TopicPartition("t", 0), TopicPartition("t", -9))))
+>>> request = p.JoinGroup("m", None, "c", "h", 10_000, 2**62, "consumer", (p.Protocol("sticky", metadata),))
 >>> books = Books({"t"}, {"sticky"}, 7, {TopicPartition("t", 0)}, 60_000)
->>> join, complaints = checked(asked, books)
+>>> join, complaints = check_join(request, books)
 >>> decode_subscription(join.protocols[0].metadata).topics, join.rebalance_timeout_ms, complaints
 (('t',), 60000, {'claims': 'it claims 1 partition that it does not have: t--9'})
 """
@@ -39,27 +39,27 @@ MOST_CORES: Final = 1_024
 MOST_NAME: Final = 255
 MOST_USER_DATA: Final = 1 << 12
 _USUAL: Final = 1 << 16
-"""Bytes of metadata; what is longer is written anew, lest something ride along that nobody reads."""
-_SHOWN: Final = 3
+"""Bytes of metadata; longer metadata is encoded again, which drops bytes that no field accounts for."""
+_MOST_SHOWN: Final = 3
 
 Complaints: TypeAlias = dict[str, str]
-"""What a member said that can't be, in words, by what it is about."""
+"""What a member stated that can't be true, in words, by its subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What the group knows by itself of who joins: ``held`` is what that member has, or is promised."""
+    """The group's own knowledge of a member that joins: ``claimable`` are the partitions that it owns or that are pending for it."""
 
     topics: Collection[str]
     assignors: Collection[str]
     generation: int
-    held: Collection[TopicPartition]
+    claimable: Collection[TopicPartition]
     rebalance_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """What an agent said of itself when it joined."""
+    """What an agent states of itself when it joins."""
 
     member_id: str
     executor_id: str
@@ -71,12 +71,12 @@ class MemberInfo:
 
     @property
     def client_id(self) -> str:
-        """How the member is named, wherever it is: in Kafka's words its client's id."""
+        """The member's name everywhere, Kafka's ``client.id``."""
         return f"executor-{self.executor_id}"
 
 
 class Refusal(Exception):
-    """A request that goes no further than the door."""
+    """A request that is refused before the group gets it."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -84,61 +84,61 @@ class Refusal(Exception):
 
 
 def plain(words: str, most: int = MOST_NAME) -> str:
-    """Words of a stranger as they may stand in a log: on one line, and not too many."""
+    """A member's text as a log may have it: on one line, and of bounded length."""
     return "".join(character if character.isprintable() else "?" for character in words[:most])
 
 
-def checked(asked: p.JoinGroup, books: Books) -> tuple[p.JoinGroup, Complaints]:
-    """A join as the group may hear it, and what was wrong with it.  Raises Refusal."""
-    for what, name in (
-        ("client id", asked.client_id),
-        ("host", asked.client_host),
-        ("instance id", asked.group_instance_id),
+def check_join(request: p.JoinGroup, books: Books) -> tuple[p.JoinGroup, Complaints]:
+    """A join as the group takes it, and what was wrong with it.  Raises Refusal."""
+    for part, name in (
+        ("client id", request.client_id),
+        ("host", request.client_host),
+        ("instance id", request.group_instance_id),
     ):
         if name is not None and plain(name) != name:
             raise Refusal(
                 ErrorCode.INVALID_REQUEST,
-                f"its {what} has more than {MOST_NAME} characters, or one that can't be printed",
+                f"its {part} has more than {MOST_NAME} characters, or one that can't be printed",
             )
     complaints: dict[str, str] = {}
     offered: dict[str, bytes] = {}
     written: dict[bytes, bytes] = {}
-    for name, metadata in asked.protocols:
+    for name, metadata in request.protocols:
         if name in books.assignors and name not in offered:
             if metadata not in written:
                 written[metadata] = _metadata(metadata, books, complaints)
             offered[name] = written[metadata]
     protocols = tuple(map(p.Protocol._make, offered.items())) or tuple(
-        p.Protocol(plain(name), b"") for name, _ in asked.protocols[:1]
+        p.Protocol(plain(name), b"") for name, _ in request.protocols[:1]
     )
-    timeout_ms = min(asked.rebalance_timeout_ms, books.rebalance_timeout_ms)
-    join = p.changed(asked, protocols=protocols, rebalance_timeout_ms=timeout_ms, reason=plain(asked.reason))
-    return join if join != asked else asked, complaints
+    timeout_ms = min(request.rebalance_timeout_ms, books.rebalance_timeout_ms)
+    join = p.changed(request, protocols=protocols, rebalance_timeout_ms=timeout_ms, reason=plain(request.reason))
+    return join if join != request else request, complaints
 
 
 def _metadata(metadata: bytes, books: Books, complaints: Complaints) -> bytes:
-    """A subscription with what is true of it; the same bytes where all of it is."""
+    """A subscription without what can't be true; the same bytes where all of it can."""
     try:
-        said = decode_subscription(metadata)
+        subscription = decode_subscription(metadata)
     except MalformedConsumerProtocol as error:
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-    heard = _believed(said, books, complaints)
-    return metadata if heard == said and len(metadata) <= _USUAL else encode_subscription(heard)
+    believed = _believed(subscription, books, complaints)
+    return metadata if believed == subscription and len(metadata) <= _USUAL else encode_subscription(believed)
 
 
-def _believed(said: Subscription, books: Books, complaints: Complaints) -> Subscription:
-    topics, owned, generation, rack, user_data = said.topics, said.owned, said.generation, said.rack, said.user_data
+def _believed(old: Subscription, books: Books, complaints: Complaints) -> Subscription:
+    topics, owned, generation, rack, user_data = old.topics, old.owned, old.generation, old.rack, old.user_data
     if len(topics) > len(books.topics) or not all(topic in books.topics for topic in topics):
         # No complaint: one may have been deleted just now.
         topics = tuple(sorted({topic for topic in topics if topic in books.topics}))
-    if not all(tp in books.held for tp in owned):
-        strange = sorted({tp for tp in owned if tp not in books.held})
-        owned = tuple(tp for tp in owned if tp in books.held)
-        names = ", ".join(f"{plain(topic)}-{number}" for topic, number in strange[:_SHOWN])
-        more = f" and {len(strange) - _SHOWN} more" if len(strange) > _SHOWN else ""
+    if not all(tp in books.claimable for tp in owned):
+        strange = sorted({tp for tp in owned if tp not in books.claimable})
+        owned = tuple(tp for tp in owned if tp in books.claimable)
+        names = ", ".join(f"{plain(topic)}-{number}" for topic, number in strange[:_MOST_SHOWN])
+        more = f" and {len(strange) - _MOST_SHOWN} more" if len(strange) > _MOST_SHOWN else ""
         partitions = "partition" if len(strange) == 1 else "partitions"
         complaints["claims"] = f"it claims {len(strange)} {partitions} that it does not have: {names}{more}"
-    if len(owned) > len(books.held):
+    if len(owned) > len(books.claimable):
         owned = tuple(dict.fromkeys(owned))
     if not p.NO_GENERATION <= generation <= books.generation:
         complaints["generation"] = f"it claims generation {generation}; the group is in generation {books.generation}"
@@ -155,16 +155,16 @@ def _believed(said: Subscription, books: Books, complaints: Complaints) -> Subsc
 
 
 def removal(join: p.JoinGroup, refusal: Refusal) -> p.LeaveGroup:
-    """Takes out a member whose join was refused here: it can't come back, so nobody waits for it.
+    """The request that removes a member whose join was refused: it can't rejoin, so the group must not wait for it.
 
-    It doesn't leave by itself; this is Kafka's removal of members by somebody else (KIP-345).
+    The member doesn't leave by itself: this is Kafka's removal of members by an administrator (KIP-345).
     """
-    why = f"its join was refused: {refusal}"
-    return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, why),))
+    reason = f"its join was refused: {refusal}"
+    return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, reason),))
 
 
 def join_of(member: GroupMember) -> p.JoinGroup:
-    """What a member said when it last joined, as far as the group keeps it."""
+    """A member's last join, as far as the group keeps it."""
     return p.JoinGroup(
         member.member_id,
         member.group_instance_id,
@@ -177,39 +177,39 @@ def join_of(member: GroupMember) -> p.JoinGroup:
     )
 
 
-def about(join: p.JoinGroup, member_id: str) -> tuple[MemberInfo, Complaints]:
-    """What a member that was let in says of itself, as far as it can be believed, and what can't."""
+def read_member_info(join: p.JoinGroup, member_id: str) -> tuple[MemberInfo, Complaints]:
+    """What an admitted member states of itself, as far as it can be true, and what can't."""
     complaints: dict[str, str] = {}
     subscription = decode_subscription(join.protocols[0].metadata)
     try:
-        said = json.loads(subscription.user_data or b"{}")
+        values = json.loads(subscription.user_data or b"{}")
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        said = {}
+        values = None
+    if not isinstance(values, dict):
+        values = {}
         complaints["user data"] = "what it says of itself (user data) is no JSON object"
     info = MemberInfo(
         member_id=member_id,
-        executor_id=_text(said, "executor", "?", complaints),
-        host=_text(said, "host", join.client_host, complaints),
-        cores=_number(said, "cores", 1, MOST_CORES, complaints),
-        pid=_number(said, "pid", 0, 2**31 - 1, complaints),
-        address=_text(said, "address", join.client_id, complaints),
+        executor_id=_text(values, "executor", "?", complaints),
+        host=_text(values, "host", join.client_host, complaints),
+        cores=_number(values, "cores", 1, MOST_CORES, complaints),
+        pid=_number(values, "pid", 0, 2**31 - 1, complaints),
+        address=_text(values, "address", join.client_id, complaints),
         rack=subscription.rack,
     )
     return info, complaints
 
 
-def _text(said: Mapping[str, Any], key: str, default: str, complaints: Complaints) -> str:
-    value = said.get(key, default)
+def _text(values: Mapping[str, Any], key: str, default: str, complaints: Complaints) -> str:
+    value = values.get(key, default)
     if isinstance(value, str) and plain(value) == value:
         return value
     complaints[key] = f"its {key} is {value!r:.40}, not a text of at most {MOST_NAME} characters"
     return default
 
 
-def _number(said: Mapping[str, Any], key: str, least: int, most: int, complaints: Complaints) -> int:
-    value = said.get(key, least)
+def _number(values: Mapping[str, Any], key: str, least: int, most: int, complaints: Complaints) -> int:
+    value = values.get(key, least)
     if type(value) is int and least <= value <= most:
         return value
     complaints[key] = f"its {key} is {value!r:.40}, not a number from {least} to {most}: taken for {least}"

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from sparkcohort.runtime.group.state import NOTHING
+from sparkcohort.runtime.group.state import EMPTY
 from sparkcohort.runtime.member.state import (
     Assigned,
     AssignmentComputed,
@@ -147,7 +147,7 @@ class _MemberStep:
     def lose(self) -> None:
         """Own nothing any more."""
         lost = frozenset(self.member.owned)
-        self.change(owned=NOTHING, revoking=frozenset(), revoke_reason="")
+        self.change(owned=EMPTY, revoking=frozenset(), revoke_reason="")
         if lost:
             self.actions.append(Lost(lost))
 
@@ -458,7 +458,7 @@ def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
     member, config = context.member, context.member.config
     context.change(
         state=MemberState.LEFT,
-        owned=NOTHING,
+        owned=EMPTY,
         revoking=frozenset(),
         outstanding=None,
         heartbeat_due_ms=None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from sparkcohort.runtime.group.state import NOTHING
+from sparkcohort.runtime.group.state import EMPTY
 from sparkcohort.runtime.protocol import messages as p
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Member(Struct, frozen=True):
     protocol_name: str = ""
     leads: bool = False  # in this generation; without one it never does
     # What it may read, each with its assignment generation; empty as soon as the group doesn't know it.
-    owned: Mapping[TopicPartition, int] = NOTHING
+    owned: Mapping[TopicPartition, int] = EMPTY
     revoking: frozenset[TopicPartition] = frozenset()  # owned until it is done: their commits are still accepted
     outstanding: p.JoinGroup | p.SyncGroup | None = None  # one at a time: a reply to any other is void
     joins: int = 0  # sent so far; each has a higher number than the one before

@@ -28,7 +28,7 @@ def _cell(row: Row) -> str:
         return "–"
     done = [] if row.effect in {Effect.REFUSE, Effect.SIGNAL} else [row.effect.value]
     error = [f"`{row.error.name}`"] if row.error else []
-    text = ", ".join(done + error) + (f" → {row.to}" if row.to else "")
+    text = ", ".join(done + error) + (f" → {row.next_state}" if row.next_state else "")
     return text + (f" [{_number(row.differs)}]" if row.differs else "")
 
 

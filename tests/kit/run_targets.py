@@ -56,8 +56,8 @@ def subscriptions(data: bytes) -> None:
     protocol.subscription(data)
     asked = p.JoinGroup("", None, "client", "host", 1, 2, "consumer", (p.Protocol("range", data),))
     with suppress(validation.Refusal):
-        join, _ = validation.checked(asked, BOOKS)
-        info, complaints = validation.about(join, "m")
+        join, _ = validation.check_join(asked, BOOKS)
+        info, complaints = validation.read_member_info(join, "m")
         assert all(words.isprintable() for words in (info.executor_id, info.host, info.address, *complaints.values()))
 
 
@@ -255,7 +255,7 @@ JOURNAL: dict[str, Any] = {
     "certificate": "c", "key": "k", "token": TOKEN,
 }  # fmt: skip
 HEAD = json.dumps(JOURNAL).encode()
-OPENING = journal.opening(groups.new_group(groups.GroupConfig("billing"), EMBEDDED))[4:]
+OPENING = journal.group_frame(groups.new_group(groups.GroupConfig("billing"), EMBEDDED))[4:]
 APART = b"\xc1"
 """Between the bodies of frames: no value of msgpack has such a byte but in a string."""
 
@@ -268,7 +268,7 @@ def journals(data: bytes) -> None:
     how, file = data[:1], data[1:]
     if how != b"\0":
         bodies = [*((HEAD, OPENING) if how == b"2" else ()), *file.split(APART)]
-        file = b"".join(map(journal.framed, bodies))
+        file = b"".join(map(journal.frame_body, bodies))
     group_journal._has_ended(file)
     alive = group_journal._ALIVE.pack(time.monotonic_ns())
     try:
@@ -277,7 +277,7 @@ def journals(data: bytes) -> None:
         assert str(error).isprintable() and len(str(error)) < 80
         return
     assert 0 < found.identity.port < 1 << 16
-    assert journal.restored(journal.opening(found.group), EMBEDDED) == found.group
+    assert journal.restore_group(journal.group_frame(found.group), EMBEDDED) == found.group
     for member in found.group.members.values():
         validation.join_of(member)
     groups.step(found.group, p.Resume(7, "salt"), 0)
@@ -299,11 +299,11 @@ def _journals() -> Iterator[bytes]:
     world.advance(2 * SESSION_MS)
     created, *steps = world.journal
     assert isinstance(created, r.GroupCreated)
-    assert groups.new_group(created.config, EMBEDDED) == journal.restored(journal.framed(OPENING), EMBEDDED)
+    assert groups.new_group(created.config, EMBEDDED) == journal.restore_group(journal.frame_body(OPENING), EMBEDDED)
     yield b"1" + HEAD + APART + OPENING
     yield b"2" + APART.join(journal.frame((step,))[4:] for step in steps)
     yield from (b"2" + journal.frame((step,))[4:] for step in {type(step): step for step in steps}.values())
-    file = journal.framed(HEAD) + journal.opening(world.group) + journal.frame((r.SerialTaken(7),))
+    file = journal.frame_body(HEAD) + journal.group_frame(world.group) + journal.frame((r.SerialTaken(7),))
     yield from (b"\0" + file, b"\0" + file[:-1])
 
 
@@ -365,7 +365,7 @@ TARGETS = (
     Target("agent_answer", (TaskClient, BufferConsumer), agent_answer, agent_answers, KEYS),
     Target("offsets", (offsets_json,), offsets, lambda: [OFFSETS.encode()]),
     Target("checkpoint", (logs,), checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
-    Target("journal", (journal.frames, journal.restored, group_journal._predecessor, group_journal._has_ended, replay), journals, _journals, tuple(name.encode() for name in journal._KINDS)),
+    Target("journal", (journal.frames, journal.restore_group, group_journal._predecessor, group_journal._has_ended, replay), journals, _journals, tuple(name.encode() for name in journal._KINDS)),
     Target("avro_schema", (avro_schema,), avro, lambda: [AVRO.encode()], (b'"record"', b'"enum"', b'"decimal"', b'"uuid"', b'"duration"', b'"items"', b'"R"')),
     Target("descriptors", (descriptor, wire), protobuf, lambda: [everything("proto2"), everything("proto3")]),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.group.state import NOTHING, JoinPhase
+from sparkcohort.runtime.group.state import EMPTY, JoinPhase
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription, encode_subscription
@@ -148,8 +148,8 @@ def of_group(group: g.Group, names: Seen) -> g.Group:
         owned={names.id(x): owned(y, names) for x, y in sorted(group.owned.items())},
         pending_assignments={names.id(x): owned(y, names) for x, y in sorted(group.pending_assignments.items())},
         supporters=dict(sorted(group.supporters.items())),
-        previous_assignment=NOTHING,
-        committed=NOTHING,
+        previous_assignment=EMPTY,
+        committed=EMPTY,
         former_members=(),
         serial=NEXT_SERIAL,
     )

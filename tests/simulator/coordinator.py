@@ -37,7 +37,7 @@ class Coordinator:
         self.world = world
         self.group = g.new_group(config, ConsumerEmbedded())
         self.journal: list[r.Record] = opening(self.group)
-        self.journal_bytes = bytearray(journal.opening(self.group))
+        self.journal_bytes = bytearray(journal.group_frame(self.group))
         self.up, self.frozen, self.run = True, False, 1
         self.crash_on: str | None = None
         self._lag_ms = 0  # how far its clock is behind
@@ -189,8 +189,8 @@ class Coordinator:
         self.run += 1
         self.up, self._wake_ms = True, None
         before = self.group
-        self.group = journal.restored(bytes(self.journal_bytes), before.embedded)
-        self.journal_bytes = bytearray(journal.opening(self.group))  # the new run's own
+        self.group = journal.restore_group(bytes(self.journal_bytes), before.embedded)
+        self.journal_bytes = bytearray(journal.group_frame(self.group))  # the new run's own
         self.world.resumed(before)
         planned_start = (self.run - 1) * GENERATIONS
         self.step(p.Resume(planned_start, f"run{self.run}"))

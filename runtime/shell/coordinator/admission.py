@@ -64,13 +64,13 @@ class Admission:
             )
         own = {*group.owned.get(request.member_id, ()), *group.pending_assignments.get(request.member_id, ())}
         books = validation.Books(topics, self._assignors, group.generation, own, self._rebalance_timeout_ms)
-        join, complaints = validation.checked(request, books)
+        join, complaints = validation.check_join(request, books)
         self._complain(_member_words(request), complaints)
         return join
 
     def describe_member(self, join: p.JoinGroup, member_id: str, addresses: Collection[str]) -> validation.MemberInfo:
         """The info of an admitted member; ``addresses`` are those of the other members."""
-        info, complaints = validation.about(join, member_id)
+        info, complaints = validation.read_member_info(join, member_id)
         if info.address in addresses:
             complaints["address"] = f"another member has its address, {info.address}"
             info = replace(info, address="")

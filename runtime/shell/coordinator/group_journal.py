@@ -169,7 +169,7 @@ def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_
         raise UnusableJournal("it names no port")
     if not has_same_members:
         raise UnusableJournal("the query has other options now")
-    return Predecessor(identity, journal.restored(data[_ALIVE.size + len(journal.framed(head)) :], embedded))
+    return Predecessor(identity, journal.restore_group(data[_ALIVE.size + len(journal.frame_body(head)) :], embedded))
 
 
 def _sealed(members: str, token: str) -> str:
@@ -200,7 +200,7 @@ class GroupJournal:
             "key": client.key.decode(),
             "token": client.token,
         }
-        self._head = journal.framed(json.dumps(head).encode())
+        self._head = journal.frame_body(json.dumps(head).encode())
         self._descriptor: int | None = None
         self._grown = self._base = 0
         self._alive_ns = 0
@@ -265,7 +265,7 @@ class GroupJournal:
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            standing = journal.opening(group)
+            standing = journal.group_frame(group)
             _write(descriptor, _ALIVE.pack(time.monotonic_ns()) + self._head + standing)
             self._check_ours()
             fresh.rename(self._path)

@@ -67,7 +67,7 @@ class Entry:
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
         """The partitions whose new owner is not their last one, in order."""
-        return summary.moved(self.routes)
+        return summary.moved_partitions(self.routes)
 
     @cached_property
     def revoked(self) -> tuple[TopicPartition, ...]:
@@ -128,7 +128,7 @@ class History:
         time_s = self._wall() if step else 0.0
         for record in step:
             self._records.append((time_s, record))
-            for member_id in timeline.about(record):
+            for member_id in timeline.member_ids(record):
                 self._remember(member_id, record)
             match record:
                 case r.GenerationStarted():
@@ -175,7 +175,7 @@ class History:
 
     def member_ids(self) -> tuple[str, ...]:
         """The ids of all members that have a timeline, oldest first."""
-        return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.about(record)))
+        return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.member_ids(record)))
 
     def member_timeline(self, member_id: str) -> tuple[TimelineEntry, ...]:
         """A member's timeline, as far as the kept records go back."""

@@ -104,7 +104,7 @@ def host(member_id: str, names: Names) -> str | None:
 
 def readable(words: str, names: Names) -> str:
     """The group's words with client ids in place of member ids."""
-    return summary.readable(words, names, lambda member_id: client_id(member_id, names) or member_id)
+    return summary.with_names(words, names, lambda member_id: client_id(member_id, names) or member_id)
 
 
 def _line(entry: Entry, names: Names) -> dict[str, Any]:

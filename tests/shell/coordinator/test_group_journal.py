@@ -127,7 +127,7 @@ def said_at(path: Path, at_ns: int) -> None:
 NESTED = 50_000
 
 
-DEEP = journal.framed(journal.frame((r.SerialTaken(4),))[4:-9] + b"\x91" * NESTED)
+DEEP = journal.frame_body(journal.frame((r.SerialTaken(4),))[4:-9] + b"\x91" * NESTED)
 """A record whose value is a list of a list, and so on."""
 
 
@@ -136,7 +136,7 @@ def headed(path: Path, body: bytes = b"", **said: float | str) -> None:
     data = path.read_bytes()
     head = next(journal.frames(data[8:]))
     path.write_bytes(
-        data[:8] + journal.framed(body or json.dumps(json.loads(head) | said).encode()) + data[12 + len(head) :]
+        data[:8] + journal.frame_body(body or json.dumps(json.loads(head) | said).encode()) + data[12 + len(head) :]
     )
 
 

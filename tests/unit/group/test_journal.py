@@ -20,7 +20,7 @@ def written(world: World) -> bytes:
     """A world's journal: its records, each a step of its own."""
     created, *records = world.journal
     assert isinstance(created, r.GroupCreated)
-    opened = journal.opening(g.new_group(created.config, created.embedded))
+    opened = journal.group_frame(g.new_group(created.config, created.embedded))
     return opened + b"".join(journal.frame((record,)) for record in records)
 
 
@@ -28,17 +28,17 @@ def test_bytes_are_the_group() -> None:
     """A life of joins, commits and deaths, value by value; and again from a snapshot in its middle."""
     world = life()
     data = written(world)
-    group = journal.restored(data, world.group.embedded)
+    group = journal.restore_group(data, world.group.embedded)
     assert group == world.group
     assert list(group.members) == list(world.group.members)
-    assert journal.restored(journal.opening(group), world.group.embedded) == group
+    assert journal.restore_group(journal.group_frame(group), world.group.embedded) == group
 
 
 def test_cut_off_anywhere() -> None:
     """Of a frame that isn't whole nothing counts; what is whole before it does."""
     world = life()
     group = world.group
-    opened = journal.opening(group)
+    opened = journal.group_frame(group)
     stands, ends = [group], [len(opened)]
     data = opened
     for records in STEPS:
@@ -49,10 +49,10 @@ def test_cut_off_anywhere() -> None:
         ends.append(len(data))
     for length in range(len(opened), len(data) + 1):
         whole = sum(end <= length for end in ends)
-        assert journal.restored(data[:length], group.embedded) == stands[whole - 1]
+        assert journal.restore_group(data[:length], group.embedded) == stands[whole - 1]
     for length in (0, 1, 4, len(opened) - 1):
         with pytest.raises(journal.MalformedJournal, match="no whole frame"):
-            journal.restored(data[:length], group.embedded)
+            journal.restore_group(data[:length], group.embedded)
 
 
 @given(st.data())
@@ -63,7 +63,7 @@ def test_other_bytes_are_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         bytes_[data.draw(st.integers(0, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
     try:
-        assert isinstance(journal.restored(bytes(bytes_), world.group.embedded), g.Group)
+        assert isinstance(journal.restore_group(bytes(bytes_), world.group.embedded), g.Group)
     except journal.MalformedJournal as error:
         assert len(str(error)) < 80
 
@@ -71,9 +71,9 @@ def test_other_bytes_are_refused(data: st.DataObject) -> None:
 def test_a_record_that_does_not_fit() -> None:
     """A step that the group can't make, and a record of no kind that there is."""
     group = life().group
-    unfit = journal.opening(group) + journal.frame((r.AssignmentStored(()),) * 2 + (r.Emptied(9),))
+    unfit = journal.group_frame(group) + journal.frame((r.AssignmentStored(()),) * 2 + (r.Emptied(9),))
     with pytest.raises(journal.MalformedJournal, match="IllegalTransitionError"):
-        journal.restored(unfit, group.embedded)
+        journal.restore_group(unfit, group.embedded)
     unknown = journal.frame((r.SerialTaken(1),)).replace(b"SerialTaken", b"SerialToken")
     with pytest.raises(journal.MalformedJournal, match="KeyError"):
-        journal.restored(journal.opening(group) + unknown, group.embedded)
+        journal.restore_group(journal.group_frame(group) + unknown, group.embedded)

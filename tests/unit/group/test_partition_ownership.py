@@ -117,7 +117,7 @@ def test_partitions_are_judged_one_by_one() -> None:
     assert isinstance(reply, p.OffsetCommitReply)
     assert [error.name for _tp, error in reply.partitions] == ["NONE"] + ["ILLEGAL_GENERATION"] * 3
     assert reply.message == (
-        "t-0: owned by a-1, not by b-3; t-2: owned since generation 2, not 1; t-7: owned by nobody, not by b-3"
+        "t-0: owned by a-1, not by b-3; t-2: owned since generation 2, not 1; t-7: owned by no member, not by b-3"
     )
     assert p.Refused("OffsetCommit", reply.partitions[1][1], "b-3", 3) in desk.actions
     assert desk.group.committed[tp("t2")].offset == 5
@@ -127,8 +127,8 @@ def test_no_more_is_explained_than_is_told() -> None:
     """Who owns what else was refused is not looked for: a commit of everything by nobody in particular is cheap."""
     asked = p.OffsetCommit("b-3", None, 2, tuple(p.CommittedPosition("t", n, 5, 2) for n in range(100, 200)))
     judged = offsets.judge(stable().group, asked)
-    assert [bool(each.why) for each in judged] == [True] * 3 + [False] * 97
-    assert offsets.explain(judged).endswith("t-102: owned by nobody, not by b-3; and 97 more")
+    assert [bool(each.reason) for each in judged] == [True] * 3 + [False] * 97
+    assert offsets.explain(judged).endswith("t-102: owned by no member, not by b-3; and 97 more")
 
 
 def test_an_accepted_commit_is_a_sign_of_life() -> None:

@@ -30,6 +30,6 @@ def test_moved_is_what_somebody_else_had_last() -> None:
     done = Rebalanced(2, NO_REASON, 0, 0, "", ("a", "b"), {"a": (t[0],)}, {"b": (t[0], t[1], t[2], t[3])})
     given = summary.routes(done, {t[1]: "a", t[2]: "b"})
     assert given == {("a", "b"): [t[0], t[1]], ("", "b"): [t[2], t[3]]}
-    assert summary.moved(given) == (t[0], t[1])
+    assert summary.moved_partitions(given) == (t[0], t[1])
     told = "moved 2 partitions (t-0, t-1: a -> b); assigned 2 partitions that nobody had (t-2, t-3: b)"
     assert summary.line(done, given, {}, str).endswith(told)

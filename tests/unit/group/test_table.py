@@ -189,12 +189,14 @@ def test_table_is_total() -> None:
         for row in TABLE[state].values():
             if row.effect in {Effect.REFUSE, Effect.SIGNAL}:
                 assert row.error != 0
-                assert row.to is None
+                assert row.next_state is None
 
 
 def test_table_makes_legal_transitions_only() -> None:
     """The table's targets are exactly the transitions that Kafka's group allows, but for Dead to Dead."""
-    seen = {(state, row.to) for state, rows in TABLE.items() for row in rows.values() if row.to is not None}
+    seen = {
+        (state, row.next_state) for state, rows in TABLE.items() for row in rows.values() if row.next_state is not None
+    }
     legal = {(before, after) for after, befores in LEGAL_PREVIOUS.items() for before in befores}
     assert seen - {(s, s) for s in GroupState} == legal - {(s, s) for s in GroupState}
 
@@ -210,8 +212,8 @@ def test_diagram_shows_every_transition() -> None:
     assert drawn.startswith("stateDiagram-v2")
     for state, rows in TABLE.items():
         for met, row in rows.items():
-            if row.to is not None and row.to is not state:
-                line = next(x for x in drawn.splitlines() if x.strip().startswith(f"{state} --> {row.to}:"))
+            if row.next_state is not None and row.next_state is not state:
+                line = next(x for x in drawn.splitlines() if x.strip().startswith(f"{state} --> {row.next_state}:"))
                 assert met.name in line
 
 

@@ -83,11 +83,11 @@ def test_a_story_whose_beginning_is_lost() -> None:
 
 
 def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:
-    """The index by member (``about``) finds each record that says something of a member itself."""
+    """The index by member (``member_ids``) finds each record that says something of a member itself."""
     world = life()
     for member_id in ("driver-1", "a-2"):
         for record in world.journal:
-            assert bool(timeline.line(record, member_id)) <= (member_id in timeline.about(record))
+            assert bool(timeline.line(record, member_id)) <= (member_id in timeline.member_ids(record))
 
 
 def test_a_story_of_many_partitions_is_a_line() -> None:

@@ -30,7 +30,7 @@ def join(said: Subscription | bytes, **others: Any) -> JoinGroup:
 
 def heard(said: Subscription) -> tuple[Subscription, validation.Complaints]:
     """The subscription that the group hears, and what is told."""
-    checked, complaints = validation.checked(join(said), BOOKS)
+    checked, complaints = validation.check_join(join(said), BOOKS)
     assert checked.protocols[0].metadata == checked.protocols[1].metadata
     return decode_subscription(checked.protocols[0].metadata), complaints
 
@@ -44,8 +44,8 @@ def test_what_is_true_goes_through_as_it_is() -> None:
         b"\0\x09" + encode_subscription(true)[2:],
     ):
         asked = join(metadata)
-        assert validation.checked(asked, BOOKS) == (asked, {})
-    assert validation.checked(join(true), BOOKS)[0] == join(true)
+        assert validation.check_join(asked, BOOKS) == (asked, {})
+    assert validation.check_join(join(true), BOOKS)[0] == join(true)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_what_nobody_asked_for_is_not_kept() -> None:
     offered = [Protocol(f"p{n}", b"x" * 1_000) for n in range(1_000)]
     offered += [Protocol("range", said + b"x" * 1_000_000), Protocol("range", b"")]
     asked = join(said, protocols=tuple(offered), reason="why\n" * 1_000, rebalance_timeout_ms=2**62)
-    checked, complaints = validation.checked(asked, BOOKS)
+    checked, complaints = validation.check_join(asked, BOOKS)
 
     assert checked.protocols == (Protocol("range", said),)
     assert checked.reason == ("why?" * 64)[:255]
     assert checked.rebalance_timeout_ms == 60_000
     assert complaints == {}
-    strange = validation.checked(join(said, protocols=tuple(offered[:9])), BOOKS)[0]
+    strange = validation.check_join(join(said, protocols=tuple(offered[:9])), BOOKS)[0]
     assert strange.protocols == (Protocol("p0", b""),)  # which the group refuses
 
 
@@ -106,7 +106,7 @@ def test_what_nobody_asked_for_is_not_kept() -> None:
 def test_who_cannot_be_read_is_refused(metadata: bytes) -> None:
     """It doesn't speak the group's protocol."""
     with pytest.raises(validation.Refusal, match="not a ConsumerProtocol subscription") as caught:
-        validation.checked(join(metadata), BOOKS)
+        validation.check_join(join(metadata), BOOKS)
     assert caught.value.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -115,14 +115,14 @@ def test_who_cannot_be_read_is_refused(metadata: bytes) -> None:
 def test_a_name_that_is_none_is_refused(field: str, name: str) -> None:
     """It would stand in every log line about the member."""
     with pytest.raises(validation.Refusal, match="more than 255 characters, or one that can't be printed") as caught:
-        validation.checked(join(Subscription(), **{field: name}), BOOKS)
+        validation.check_join(join(Subscription(), **{field: name}), BOOKS)
     assert caught.value.error == ErrorCode.INVALID_REQUEST
 
 
 def info(said: object) -> tuple[validation.MemberInfo, validation.Complaints]:
     """What is made of user data."""
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return validation.about(join(Subscription(user_data=data, rack="a")), "m-1")
+    return validation.read_member_info(join(Subscription(user_data=data, rack="a")), "m-1")
 
 
 def test_what_an_agent_says_of_itself_is_known() -> None:
