@@ -1,6 +1,6 @@
 """A member of a group, as a pure state machine: ``step(member, event, now) -> (member, actions)``.
 
-It joins, syncs, reconciles what it owns with what it is assigned, and rejoins when told to (Kafka:
+It joins, syncs, reconciles what it owns with what it is assigned, and rejoins when the group asks for it (Kafka:
 ``AbstractCoordinator`` and ``ConsumerCoordinator``).  In the cooperative way nothing is given up at a join that is still
 subscribed to; an eager member gives up everything first.  Which of the two is its own setting, not its assignors': the group knows who owns what, so a
 partition changes hands safely whatever the assignor.
@@ -8,13 +8,13 @@ partition changes hands safely whatever the assignor.
 What the table at the end can't say:
 
 * **One join or sync is outstanding at a time**, so a reply to any other request is an old one and changes
-  nothing.  Being told to rejoin while one is outstanding is remembered until its reply is here; a push for a
-  generation left behind is void.
+  nothing.  A push to rejoin that comes while one is outstanding is kept until its reply is here; a push for an
+  earlier generation is void.
 * **Revoke, assign, rejoin.**  A new assignment first takes away, then gives; when the shell has finished giving up
   (``RevocationDone``) the member rejoins, and only that join tells the group that the partitions are free.  Topics that are not
   subscribed to any more are given up without being told to.
 * **Lost is not revoked.**  A member that the group no longer knows, or that missed a generation, owns nothing from
-  that moment on: there is nobody to commit to, and the partitions may be somebody else's already.
+  that moment on: no commit of it is accepted, and the partitions may be another member's already.
 * **Heartbeats** begin with the join's reply and run beside everything else.  A reply to one that was sent under
   another id or generation is void.
 * **Unreachable** is counted from the first failure after the last reply, not from the last reply: a process that was
@@ -34,12 +34,12 @@ from sparkcohort.runtime.member.state import (
     AssignmentComputed,
     ComputeAssignment,
     Failed,
-    Lost,
     Member,
     MemberAction,
     MemberConfig,
     MemberEvent,
     MemberState,
+    PartitionsLost,
     Pushed,
     Replied,
     Resubscribe,
@@ -66,12 +66,12 @@ __all__ = [
     "AssignmentComputed",
     "ComputeAssignment",
     "Failed",
-    "Lost",
     "Member",
     "MemberAction",
     "MemberConfig",
     "MemberEvent",
     "MemberState",
+    "PartitionsLost",
     "Pushed",
     "Replied",
     "Resubscribe",
@@ -89,9 +89,7 @@ __all__ = [
 
 PROTOCOL_TYPE = "consumer"
 _ANY_GENERATION = 2**31  # rejoin whatever generation the outstanding request ends in
-_NOTHING_OUTSTANDING = frozenset(
-    {MemberState.STABLE, MemberState.COMPUTING}
-)  # nothing outstanding, nothing to finish first
+_NOTHING_OUTSTANDING = frozenset({MemberState.STABLE, MemberState.COMPUTING})  # nor a revocation to finish first
 _MEMBERSHIP_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
@@ -108,7 +106,7 @@ def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple
     if isinstance(event, Replied) and overtaken(member, event.request):
         return member, ()
     context = _MemberStep(member, now_ms)
-    effect = TABLE[member.state].get(_what(event))
+    effect = TABLE[member.state].get(_event_type(event))
     if effect is not None:
         effect(context, event.reply if isinstance(event, Replied) else event)
     return context.member, tuple(context.actions)
@@ -120,7 +118,7 @@ def deadline(member: Member) -> int | None:
     return heartbeat if retry is None else retry if heartbeat is None else min(heartbeat, retry)
 
 
-def _what(event: MemberEvent) -> type:
+def _event_type(event: MemberEvent) -> type:
     return type(event.reply) if isinstance(event, Replied) else type(event)
 
 
@@ -140,16 +138,16 @@ class _MemberStep:
         self.change(outstanding=request, retry_due_ms=None)
         self.actions.append(Send(request))
 
-    def answered(self) -> None:
-        """The coordinator answers: nothing needs repeating."""
+    def stop_retrying(self) -> None:
+        """The coordinator has answered: nothing needs repeating."""
         self.change(attempts=0, unreachable_since_ms=None, retry_due_ms=None)
 
     def lose(self) -> None:
         """Own nothing any more."""
-        lost = frozenset(self.member.owned)
+        partitions = frozenset(self.member.owned)
         self.change(owned=EMPTY, revoking=frozenset(), revoke_reason="")
-        if lost:
-            self.actions.append(Lost(lost))
+        if partitions:
+            self.actions.append(PartitionsLost(partitions))
 
 
 # --- joining ------------------------------------------------------------------------------------
@@ -208,7 +206,7 @@ def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
             context.change(member_id=reply.member_id)
         _react(context, reply.error, reply.message)
         return
-    context.answered()
+    context.stop_retrying()
     context.change(
         member_id=reply.member_id,
         generation=reply.generation,
@@ -217,12 +215,12 @@ def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
         heartbeat_due_ms=context.now_ms + context.member.config.heartbeat_interval_ms,
         outstanding=None,
     )
-    told = context.member.rejoin_after
-    void = told is not None and told >= reply.generation
+    rejoin_after = context.member.rejoin_after
+    void = rejoin_after is not None and rejoin_after >= reply.generation
     if void and context.member.leads:
         _join(context, "told to rejoin meanwhile")
-    elif void:  # not before it has asked what it must give up: that would cost a round more
-        _sync(context, (), rejoin_after=told)
+    elif void:  # it syncs first, to learn what it must give up: that saves a round
+        _sync(context, (), rejoin_after=rejoin_after)
     elif context.member.leads and not reply.skip_assignment:
         context.change(state=MemberState.COMPUTING)
         context.actions.append(ComputeAssignment(context.member.protocol_name, reply.members, reply.generation))
@@ -254,7 +252,7 @@ def _synced(context: _MemberStep, reply: p.SyncGroupReply) -> None:
     if reply.error is not ErrorCode.NONE:
         _react(context, reply.error, reply.message)
         return
-    context.answered()
+    context.stop_retrying()
     context.change(outstanding=None)
     try:
         assigned = frozenset(decode_assignment(reply.assignment).partitions) if reply.assignment else frozenset()
@@ -280,14 +278,14 @@ def _reconcile(context: _MemberStep, assigned: frozenset[TopicPartition]) -> Non
 
 
 def _revoked(context: _MemberStep, _event: RevocationDone) -> None:
-    gone = context.member.revoking
-    context.change(owned={tp: g for tp, g in context.member.owned.items() if tp not in gone}, revoking=frozenset())
-    reason = context.member.revoke_reason or f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}"
+    revoked = context.member.revoking
+    context.change(owned={tp: g for tp, g in context.member.owned.items() if tp not in revoked}, revoking=frozenset())
+    reason = context.member.revoke_reason or f"gave up {len(revoked)} partition{'s' if len(revoked) > 1 else ''}"
     context.change(revoke_reason="")
     _join(context, reason)
 
 
-# --- being told to rejoin -----------------------------------------------------------------------
+# --- pushes to rejoin ---------------------------------------------------------------------------
 
 
 def _pushed(context: _MemberStep, event: Pushed) -> None:
@@ -351,7 +349,7 @@ def _heartbeat_answered(context: _MemberStep, reply: p.HeartbeatReply) -> None:
 
 
 def _heartbeat_answered_late(context: _MemberStep, reply: p.HeartbeatReply) -> None:
-    """While stopping: nothing to finish with any more once the group has put this member out."""
+    """While stopping: once the group has removed this member there is nothing left to finish."""
     config = context.member.config
     context.change(heartbeat_sent=None, heartbeat_due_ms=context.now_ms + config.heartbeat_interval_ms)
     if reply.error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
@@ -360,9 +358,9 @@ def _heartbeat_answered_late(context: _MemberStep, reply: p.HeartbeatReply) -> N
 
 
 def _commit_answered(context: _MemberStep, reply: p.OffsetCommitReply) -> None:
-    """A commit's reply may be about an earlier membership, so it is only a hint to ask with a heartbeat at once."""
-    gone = any(error in _MEMBERSHIP_GONE for _tp, error in reply.partitions)
-    if gone and context.member.heartbeat_due_ms is not None:
+    """A commit's reply may be about an earlier membership, so it only makes the next heartbeat due at once."""
+    is_unknown = any(error in _MEMBERSHIP_GONE for _tp, error in reply.partitions)
+    if is_unknown and context.member.heartbeat_due_ms is not None:
         context.change(heartbeat_due_ms=context.now_ms)
 
 
@@ -390,8 +388,8 @@ def _react(context: _MemberStep, error: ErrorCode, message: str) -> None:
 
 
 def _forget(context: _MemberStep, _error: ErrorCode, message: str) -> None:
-    """The group doesn't know this member: it starts anew, as another."""
-    context.answered()
+    """The group doesn't know this member: it joins again, under a new id."""
+    context.stop_retrying()
     context.lose()
     context.change(member_id=p.UNKNOWN_MEMBER, generation=p.NO_GENERATION, leads=False)
     _join(context, message or "unknown to the group")
@@ -399,20 +397,20 @@ def _forget(context: _MemberStep, _error: ErrorCode, message: str) -> None:
 
 def _fall_behind(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     """The group has moved on without this member: it keeps its id and nothing else."""
-    context.answered()
+    context.stop_retrying()
     context.lose()
     context.change(generation=p.NO_GENERATION, leads=False)
     _join(context, message or "a generation was missed")
 
 
 def _join_with_id(context: _MemberStep, _error: ErrorCode, _message: str) -> None:
-    context.answered()
+    context.stop_retrying()
     _join(context, "")
 
 
 def _rejoin(context: _MemberStep, _error: ErrorCode, message: str) -> None:
-    """To a sync it means: join.  To a join (one that a later join made void) it means: not so fast."""
-    context.answered()
+    """The answer to a sync makes it join; the answer to a join that a later one made void makes it wait and repeat."""
+    context.stop_retrying()
     if context.member.state is MemberState.JOINING:
         context.change(retry_due_ms=context.now_ms + context.member.config.retry_backoff_ms)
     else:
@@ -420,7 +418,7 @@ def _rejoin(context: _MemberStep, _error: ErrorCode, message: str) -> None:
 
 
 def _retry(context: _MemberStep, _error: ErrorCode, _message: str) -> None:
-    """The coordinator is not ready: as good as unreachable."""
+    """The coordinator is not ready: handled as unreachable."""
     _unreachable(context, Unreachable(type(context.member.outstanding).__name__))
 
 

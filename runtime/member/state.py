@@ -23,7 +23,7 @@ LEAST_TIMEOUT_MS = 500
 
 
 class MemberState(StrEnum):
-    """Where a member stands."""
+    """A member's states."""
 
     UNJOINED = "Unjoined"
     JOINING = "Joining"
@@ -65,11 +65,11 @@ class MemberConfig(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """A member; beside each field what always holds of it."""
+    """A member; beside each field its invariant."""
 
     config: MemberConfig
     state: MemberState = MemberState.UNJOINED
-    member_id: str = p.UNKNOWN_MEMBER  # told by the group with MEMBER_ID_REQUIRED or a join (KIP-394)
+    member_id: str = p.UNKNOWN_MEMBER  # the group's, by MEMBER_ID_REQUIRED or a join (KIP-394)
     generation: int = p.NO_GENERATION  # of the last join that was answered; none once it was unknown or fell behind
     protocol_name: str = ""
     leads: bool = False  # in this generation; without one it never does
@@ -78,8 +78,8 @@ class Member(Struct, frozen=True):
     revoking: frozenset[TopicPartition] = frozenset()  # owned until it is done: their commits are still accepted
     outstanding: p.JoinGroup | p.SyncGroup | None = None  # one at a time: a reply to any other is void
     joins: int = 0  # sent so far; each has a higher number than the one before
-    revoke_reason: str = ""  # why it revokes, to be told with the join or the leave that follows
-    rejoin_after: int | None = None  # told to leave this generation behind while a request was outstanding
+    revoke_reason: str = ""  # why it revokes: the reason of the join or the leave that follows
+    rejoin_after: int | None = None  # a push for this generation came while a request was outstanding
     heartbeat_sent: tuple[str, int] | None = None  # the id and generation of the one that is unanswered
     heartbeat_due_ms: int | None = None  # None exactly where none is sent: before a join is answered, and at the end
     retry_due_ms: int | None = None  # when what is outstanding is sent again
@@ -104,7 +104,7 @@ class Start(Struct, frozen=True):
 
 
 class Replied(Struct, frozen=True):
-    """The coordinator answered; with the ``request`` that it answers, a reply that comes too late is known as such."""
+    """The coordinator answered; by its ``request`` a reply that comes too late is dropped (``overtaken``)."""
 
     reply: p.Reply
     request: p.Request | None = None
@@ -179,7 +179,7 @@ class Revoke(Struct, frozen=True):
     partitions: frozenset[TopicPartition]
 
 
-class Lost(Struct, frozen=True):
+class PartitionsLost(Struct, frozen=True):
     """These partitions are not the member's any more; a commit of them would be refused."""
 
     partitions: frozenset[TopicPartition]
@@ -192,11 +192,11 @@ class Failed(Struct, frozen=True):
     message: str
 
 
-MemberAction: TypeAlias = Send | ComputeAssignment | Assigned | Revoke | Lost | Failed
+MemberAction: TypeAlias = Send | ComputeAssignment | Assigned | Revoke | PartitionsLost | Failed
 
 
 def timeout_ms(config: MemberConfig, request: p.Request) -> int:
-    """How long a member waits for a reply: joins and syncs are parked until everybody is there (KIP-62)."""
+    """How long a member waits for a reply: joins and syncs are parked until all members are there (KIP-62)."""
     if isinstance(request, p.JoinGroup | p.SyncGroup):
         return config.rebalance_timeout_ms + PARKED_MARGIN_MS
     return max(config.session_timeout_ms // 3, LEAST_TIMEOUT_MS)
@@ -213,11 +213,11 @@ def commit(member: Member, positions: Mapping[TopicPartition, int]) -> p.OffsetC
     return p.OffsetCommit(member.member_id, config.group_instance_id, member.generation, offsets) if offsets else None
 
 
-def overtaken(member: Member, asked: p.Request | None) -> bool:
+def overtaken(member: Member, request: p.Request | None) -> bool:
     """Whether a reply is to a request whose place another has taken (Kafka: ``generationUnchanged``)."""
-    match asked:
+    match request:
         case p.JoinGroup() | p.SyncGroup():
-            return asked != member.outstanding
+            return request != member.outstanding
         case p.Heartbeat(member_id, _, generation):
             return (member_id, generation) != member.heartbeat_sent
     return False

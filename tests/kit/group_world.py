@@ -142,7 +142,7 @@ class World:
                     node.inbox.append(m.RevocationDone())
             case m.Assigned(added):
                 self.say(f"{_id(node)} may read {names(added)}")
-            case m.Lost(partitions):
+            case m.PartitionsLost(partitions):
                 self.say(f"{node.name} has lost {names(partitions)}")
             case m.Failed(error, message):
                 node.failed = action

@@ -100,7 +100,7 @@ class Process:
                 self.commit(partitions)
                 self._give_up(partitions)
                 self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.RevocationDone())
-            case m.Lost(partitions):
+            case m.PartitionsLost(partitions):
                 self._give_up(partitions)
 
     def send(self, request: p.Request) -> None:

@@ -212,7 +212,7 @@ class QueryMember:
                 case machine.Revoke(partitions):
                     log.info("revoked %s", _names(partitions))
                     self._revoke(partitions)
-                case machine.Lost(partitions):
+                case machine.PartitionsLost(partitions):
                     log.warning("lost %s", _names(partitions))
                     self._give_up(partitions)
                     if self._listening:

@@ -73,7 +73,7 @@ def test_rebalance_in_progress_keeps_id_and_partitions() -> None:
 def test_fenced_instance_id_is_fatal() -> None:
     """Another process has the place: it loses everything, says why, and never asks again."""
     for at, actions in at_every_request(ErrorCode.FENCED_INSTANCE_ID, STATIC):
-        assert actions == (m.Lost(tps(0, 1, 2)), m.Failed(ErrorCode.FENCED_INSTANCE_ID, ""))
+        assert actions == (m.PartitionsLost(tps(0, 1, 2)), m.Failed(ErrorCode.FENCED_INSTANCE_ID, ""))
         assert m.deadline(at.member) is None
         assert at(m.Start(), m.Pushed("x")) == ()
 
@@ -88,7 +88,7 @@ def test_an_error_is_ignored_when_the_generation_changed_since_the_heartbeat_was
     before = at.member
     assert at(m.Replied(p.HeartbeatReply(error), last)) == ()
     assert at.member == before
-    assert at(m.Replied(p.HeartbeatReply(error), this))[0] == m.Lost(tps(0, 1, 2))
+    assert at(m.Replied(p.HeartbeatReply(error), this))[0] == m.PartitionsLost(tps(0, 1, 2))
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NONE])
@@ -136,14 +136,14 @@ def test_only_new_partitions_are_assigned() -> None:
 def test_lost_is_not_revoked(error: ErrorCode) -> None:
     """A member out of the group gives nothing up: there is nobody to commit to, and the partitions may be taken."""
     for _at, actions in at_every_request(error, STATIC):
-        assert m.Lost(tps(0, 1, 2)) in actions
+        assert m.PartitionsLost(tps(0, 1, 2)) in actions
         assert not [action for action in actions if isinstance(action, m.Revoke)]
 
 
 def test_lost_in_the_middle_of_a_revocation() -> None:
     """The end of a revocation that the loss overtook means nothing any more."""
     at = stage(MemberState.REVOKING)
-    assert at.at(3_000, p.Tick(), beaten(ErrorCode.UNKNOWN_MEMBER_ID))[0] == m.Lost(tps(0, 1))
+    assert at.at(3_000, p.Tick(), beaten(ErrorCode.UNKNOWN_MEMBER_ID))[0] == m.PartitionsLost(tps(0, 1))
     before = at.member
     assert at(m.RevocationDone()) == ()
     assert at.member == before

@@ -99,7 +99,7 @@ def test_membership_lost(error: ErrorCode, member_id: str, by: str) -> None:
             actions = at(m.Pushed("x"), joined(3), synced(error=error))
         case _:
             actions = at.at(3_000, p.Tick(), beaten(error))
-    assert actions[0] == m.Lost(tps(0, 1, 2))
+    assert actions[0] == m.PartitionsLost(tps(0, 1, 2))
     request = sent_join(actions)
     assert request.member_id == member_id
     assert decode_subscription(request.protocols[0].metadata).owned == ()
@@ -120,7 +120,7 @@ def test_errors_that_end_the_member(error: ErrorCode) -> None:
     at = stage(MemberState.STABLE, STATIC)
     at(m.Pushed("x"))
     reply = m.Replied(p.JoinGroupReply(error, message="because"))
-    assert at(reply) == (m.Lost(tps(0, 1, 2)), m.Failed(error, "because"))
+    assert at(reply) == (m.PartitionsLost(tps(0, 1, 2)), m.Failed(error, "because"))
     assert m.deadline(at.member) is None
     assert at(m.Start()) == ()
 
@@ -225,7 +225,7 @@ def test_a_coordinator_away_for_a_session_ends_the_member() -> None:
     assert at.at(3_000, p.Tick(), m.Unreachable("Heartbeat")) == ()
     assert at.at(12_999, p.Tick(), m.Unreachable("Heartbeat")) == ()
     lost, failed = at.at(13_000, m.Unreachable("Heartbeat"))
-    assert lost == m.Lost(tps(0, 1, 2))
+    assert lost == m.PartitionsLost(tps(0, 1, 2))
     assert failed == m.Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has not answered for 10000 ms")
 
 
@@ -235,7 +235,7 @@ def test_a_frozen_member_is_not_one_without_coordinator() -> None:
     at.at(3_000, p.Tick())
     assert at.at(100_000, m.Unreachable("Heartbeat")) == ()
     assert sent(at.at(100_100, p.Tick())) == p.Heartbeat("a-1", None, 2)
-    assert at(beaten(ErrorCode.UNKNOWN_MEMBER_ID))[0] == m.Lost(tps(0, 1, 2))
+    assert at(beaten(ErrorCode.UNKNOWN_MEMBER_ID))[0] == m.PartitionsLost(tps(0, 1, 2))
 
 
 @pytest.mark.parametrize("error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
@@ -296,7 +296,7 @@ def test_stopping_gives_up_first_then_leaves() -> None:
 def test_a_stopping_member_that_is_put_out_is_done() -> None:
     """There is nothing to finish any more, and nothing to leave."""
     at = stage(MemberState.STOPPING)
-    assert at.at(3_000, p.Tick(), beaten(ErrorCode.UNKNOWN_MEMBER_ID)) == (m.Lost(tps(0, 1)),)
+    assert at.at(3_000, p.Tick(), beaten(ErrorCode.UNKNOWN_MEMBER_ID)) == (m.PartitionsLost(tps(0, 1)),)
     assert at.member.state is MemberState.LEFT
 
 
