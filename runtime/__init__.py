@@ -6,7 +6,7 @@ A record, from Kafka to Spark::
     record batches become columns     native                 C: Kafka's batches, then Avro, JSON or Protobuf
     prefetched by the owner           shell.agent            a member's buffer; one agent on an executor, a member for each query
     handed to a task                  shell.agent            shared memory and a local socket
-    read directly where it isn't      shell.kafka.consumer   the same source; ``batches.range_progress`` says what a loss is
+    read directly where it isn't      shell.kafka.fetch      the same source; ``batches.range_progress`` says what a loss is
     rows for Spark                    streaming              Arrow to the JVM
 
 A batch::
@@ -25,6 +25,6 @@ A rebalance::
     the driver in Kafka's own group   ``kafka``, shell.driver      membership, fencing by run epoch, hand-over
 
 Rooms named in quotes are pure: time is an argument, and they know no clock, thread, socket or library.  ``protocol`` has the messages,
-``values`` the columns, ``shell.options`` what a user has set, ``shell.rpc`` the run's port, ``shell.process`` threads and clocks,
+``values`` the columns, ``shell.options`` what a user has set, ``shell.rpc`` the run's port, threads and clocks,
 ``shell.observe`` status and metrics.  Where each rule stands: docs/architecture.md.
 """

@@ -1,6 +1,6 @@
-r"""Which columns a query delivers, in which order: one value, from the door to the native code and the pipe.
+r"""The columns that a query delivers, in their order: one value from the options to the native code and the pipe.
 
-Nothing that isn't among them is built or copied on the way.
+No other column is built or copied on the way.
 
 >>> [column.name for column in KAFKA_ROW]
 ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'timestampType']
@@ -61,7 +61,7 @@ Columns: TypeAlias = tuple[Column, ...]
 HEADERS: Final = array(struct({"key": STRING, "value": BINARY}))
 
 _TIMESTAMP: Final = Column(Field.TIMESTAMP, "timestamp", TIMESTAMP)
-_REST: Final[Columns] = (
+_METADATA: Final[Columns] = (
     Column(Field.TOPIC, "topic", STRING),
     Column(Field.PARTITION, "partition", INT),
     Column(Field.OFFSET, "offset", BIGINT),
@@ -75,42 +75,42 @@ _HEADERS: Final = Column(Field.HEADERS, "headers", HEADERS)
 def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = False) -> Columns:
     """The row of Spark's Kafka source, its key and value as their formats make them."""
     both = ((Field.KEY, "key", key), (Field.VALUE, "value", value))
-    decoded = [Column(field, name, made.type, decoding=made) for field, name, made in both]
+    decoded = [Column(field, name, decoding.type, decoding=decoding) for field, name, decoding in both]
     corrupt = [
-        Column(CORRUPT[field], made.corrupt_column, BINARY, decoding=made)
-        for field, _, made in both
-        if made.corrupt_column
+        Column(CORRUPT[field], decoding.corrupt_column, BINARY, decoding=decoding)
+        for field, _, decoding in both
+        if decoding.corrupt_column
     ]
-    taken = {column.name.lower() for column in (*decoded, *_REST, _HEADERS)}
+    names = {column.name.lower() for column in (*decoded, *_METADATA, _HEADERS)}
     for column in corrupt:
-        if column.name.lower() in taken:  # names of columns are the same in any case (spark.sql.caseSensitive)
-            which = "key" if column.field is Field.CORRUPT_KEY else "value"
+        if column.name.lower() in names:  # names of columns are the same in any case (spark.sql.caseSensitive)
+            part = "key" if column.field is Field.CORRUPT_KEY else "value"
             raise OptionError(
-                f"option {which}.corrupt.column={column.name}: there is a column of this name already: set it to another name, "
-                f"as _corrupt_{which}"
+                f"option {part}.corrupt.column={column.name}: there is a column of this name already: set it to another name, "
+                f"as _corrupt_{part}"
             )
-        taken.add(column.name.lower())
-    row = (*decoded, *_REST, *corrupt)
+        names.add(column.name.lower())
+    row = (*decoded, *_METADATA, *corrupt)
     return with_headers(row) if headers else row
 
 
 def with_headers(columns: Columns) -> Columns:
     """The columns, headers among them."""
-    return columns if has(columns, Field.HEADERS) else (*columns, _HEADERS)
+    return columns if has_field(columns, Field.HEADERS) else (*columns, _HEADERS)
 
 
 def with_timestamp(columns: Columns) -> Columns:
     """The columns, the timestamp among them; last, if it is not asked for."""
-    return columns if has(columns, Field.TIMESTAMP) else (*columns, _TIMESTAMP)
+    return columns if has_field(columns, Field.TIMESTAMP) else (*columns, _TIMESTAMP)
 
 
-def has(columns: Columns, field: Field) -> bool:
-    """Whether a field is among the columns."""
+def has_field(columns: Columns, field: Field) -> bool:
+    """Whether a column has this field."""
     return any(column.field is field for column in columns)
 
 
 def raw_columns(columns: Columns) -> Columns:
-    """The columns of bytes, and of all else, that these are made of, in their order; headers that are read for their ids last."""
+    """The columns that these are decoded from, in their order; headers that are read for schema ids come last."""
     raw = tuple(
         each._replace(type=BINARY, decoding=RAW) if each.decoding.of_structs else each
         for each in columns
@@ -120,7 +120,7 @@ def raw_columns(columns: Columns) -> Columns:
 
 
 def unknown_fields(columns: Columns) -> str:
-    """The names of columns whose fields nobody has named, with what to do; "" if there are none."""
+    """The names of columns without known fields, with what to do; "" if there are none."""
     names = [each.name for each in columns if each.type == UNKNOWN_FIELDS]
     return "; ".join(
         f"option {name}.format is set, and nothing says which fields there are: set {name}.schema, or give them with "
@@ -133,7 +133,7 @@ KAFKA_ROW: Final[Columns] = kafka_row()
 """The row of Spark's Kafka source."""
 KAFKA_ROW_WITH_HEADERS: Final[Columns] = with_headers(KAFKA_ROW)
 OFFSETS: Final[Columns] = tuple(column for column in KAFKA_ROW if column.field is Field.OFFSET)
-"""The least that can be read, for whoever looks only whether something comes."""
+"""The least that can be read, to see only whether records come."""
 
 _DECODED: Final = (Field.KEY, Field.VALUE)
 _MAY_BE_NULL: Final = frozenset((Field.KEY, Field.VALUE, Field.HEADERS, Field.CORRUPT_KEY, Field.CORRUPT_VALUE))
@@ -144,96 +144,96 @@ def fields_of(columns: Columns) -> bytes:
     return bytes(column.field for column in columns)
 
 
-def chosen_columns(asked: Sequence[UserColumn], possible: Columns) -> Columns:
+def chosen_columns(schema: Sequence[UserColumn], possible: Columns) -> Columns:
     """The columns of the user's schema, in its order, of those that are possible.  Raises OptionError.
 
     Names are compared without regard to case, as Spark's analyzer does by default; the user's spelling stays.
     """
-    if not asked:
+    if not schema:
         raise OptionError(
             f"the schema of format('cohort') has no column: name at least one of {_listed(possible)}, or leave out "
             ".schema(...); to count rows .schema('offset BIGINT') is the cheapest"
         )
     by_name = {column.name.lower(): column for column in possible}
-    chosen: dict[Field, Column] = {}
-    for each in asked:
-        column = by_name.get(each.name.lower())
+    columns: dict[Field, Column] = {}
+    for declared in schema:
+        column = by_name.get(declared.name.lower())
         if column is None:
             raise OptionError(
-                f"the schema of format('cohort') names the column {each.name}, which a record of Kafka does not have: "
+                f"the schema of format('cohort') names the column {declared.name}, which a record of Kafka does not have: "
                 f"it can have {_listed(possible)}"
             )
-        if column.field in chosen:
+        if column.field in columns:
             raise OptionError(
-                f"the schema of format('cohort') names the column {each.name} twice: name it once, and copy it with "
+                f"the schema of format('cohort') names the column {declared.name} twice: name it once, and copy it with "
                 "select(...)"
             )
-        _check_type(each, column)
-        if not each.nullable and column.field in _MAY_BE_NULL:
+        _check_type(declared, column)
+        if not declared.nullable and column.field in _MAY_BE_NULL:
             raise OptionError(
-                f"the schema of format('cohort') has the column {each.name} as NOT NULL, and a record may come without "
+                f"the schema of format('cohort') has the column {declared.name} as NOT NULL, and a record may come without "
                 f"{'headers' if column.field is Field.HEADERS else f'a {column.name}'}: leave out NOT NULL"
             )
-        chosen[column.field] = column._replace(name=each.name, type=each.type, nullable=each.nullable)
+        columns[column.field] = column._replace(name=declared.name, type=declared.type, nullable=declared.nullable)
     for field, corrupt in CORRUPT.items():
-        if corrupt in chosen and field not in chosen:
+        if corrupt in columns and field not in columns:
             raise OptionError(
-                f"the schema of format('cohort') names the column {chosen[corrupt].name} and not {field.name.lower()}: "
+                f"the schema of format('cohort') names the column {columns[corrupt].name} and not {field.name.lower()}: "
                 "it tells which of those could not be decoded, so name both"
             )
-    return tuple(chosen.values())
+    return tuple(columns.values())
 
 
-def _check_type(asked: UserColumn, column: Column) -> None:
-    """A column can only have its own type; a decoded struct can have less, and what isn't known the user tells."""
+def _check_type(declared: UserColumn, column: Column) -> None:
+    """A column has its own type; a decoded struct may have fewer fields, and unknown ones are as the user declares them."""
     if not column.decoding.of_structs or column.field in CORRUPT.values():
-        if asked.type != column.type:
-            raise OptionError(_wrong_type(asked, column))
+        if declared.type != column.type:
+            raise OptionError(_wrong_type(declared, column))
         return
-    told = f"the schema of format('cohort') has the column {asked.name} as"
+    prefix = f"the schema of format('cohort') has the column {declared.name} as"
     # Avro's outermost schema may be of any type: keys of Kafka Connect are often a string or a long.
     is_struct = column.type == UNKNOWN_FIELDS or column.type.kind == "struct"
-    if is_struct and (asked.type.kind != "struct" or not asked.type.children):
+    if is_struct and (declared.type.kind != "struct" or not declared.type.children):
         raise OptionError(
-            f"{told} {ddl(asked.type)}, and with {column.name}.format={column.decoding.format} it can only be a STRUCT "
+            f"{prefix} {ddl(declared.type)}, and with {column.name}.format={column.decoding.format} it can only be a STRUCT "
             "with fields"
         )
     if column.type == UNKNOWN_FIELDS:
         from sparkcohort.runtime.values.json_plan import JsonPlanError, plan  # noqa: PLC0415  most queries have none
 
         try:
-            plan(asked.type)
+            plan(declared.type)
         except JsonPlanError as error:
-            raise OptionError(f"{told} {ddl(asked.type)}: {error}") from None
-    elif other := _not_part(asked.type, column.type, asked.name):
-        raise OptionError(f"{told} a type that its schema does not have: {other}")
+            raise OptionError(f"{prefix} {ddl(declared.type)}: {error}") from None
+    elif difference := _type_difference(declared.type, column.type, declared.name):
+        raise OptionError(f"{prefix} a type that its schema does not have: {difference}")
 
 
-def _not_part(asked: ColumnType, whole: ColumnType, path: str) -> str:
-    """Where a type has something that the whole has not, or otherwise; "" if it is a part of it."""
-    if asked.kind != whole.kind or asked.kind not in ("struct", "array", "map"):
-        return "" if asked == whole else f"{path} is {ddl(asked)} instead of {ddl(whole)}"
-    if asked.kind != "struct":
-        inside = zip(asked.children, whole.children, strict=True)
-        return next((other for mine, its in inside if (other := _not_part(mine, its, f"{path}[]"))), "")
-    its = dict(zip(whole.names, whole.children, strict=True))
-    for name, mine in zip(asked.names, asked.children, strict=True):
-        if name not in its:
+def _type_difference(part: ColumnType, whole: ColumnType, path: str) -> str:
+    """Where a type differs from the whole but by missing fields; "" if it is a part of it."""
+    if part.kind != whole.kind or part.kind not in ("struct", "array", "map"):
+        return "" if part == whole else f"{path} is {ddl(part)} instead of {ddl(whole)}"
+    if part.kind != "struct":
+        inside = zip(part.children, whole.children, strict=True)
+        return next((text for item in inside if (text := _type_difference(*item, f"{path}[]"))), "")
+    outer = dict(zip(whole.names, whole.children, strict=True))
+    for name, inner in zip(part.names, part.children, strict=True):
+        if name not in outer:
             return f"there is no {path}.{name}"
-        if other := _not_part(mine, its[name], f"{path}.{name}"):
-            return other
+        if difference := _type_difference(inner, outer[name], f"{path}.{name}"):
+            return difference
     return ""
 
 
-def _wrong_type(asked: UserColumn, column: Column) -> str:
-    shown, option = ddl(column.type), f"{column.name}.format"
-    hint = f"write it as {asked.name} {shown}, and cast it with select(...)"
-    if column.field in _DECODED and {asked.type, column.type} == {BINARY, STRING}:
-        remedy = f"set the option {option} to string" if asked.type == STRING else f"leave out the option {option}"
-        hint = f"{remedy}, or write it as {asked.name} {shown}"
+def _wrong_type(declared: UserColumn, column: Column) -> str:
+    ddl_type, option = ddl(column.type), f"{column.name}.format"
+    hint = f"write it as {declared.name} {ddl_type}, and cast it with select(...)"
+    if column.field in _DECODED and {declared.type, column.type} == {BINARY, STRING}:
+        remedy = f"set the option {option} to string" if declared.type == STRING else f"leave out the option {option}"
+        hint = f"{remedy}, or write it as {declared.name} {ddl_type}"
     return (
-        f"the schema of format('cohort') has the column {asked.name} as {ddl(asked.type)}, and it can only be "
-        f"{shown}: {hint}"
+        f"the schema of format('cohort') has the column {declared.name} as {ddl(declared.type)}, and it can only be "
+        f"{ddl_type}: {hint}"
     )
 
 

@@ -60,7 +60,7 @@ class MalformedDdl(ValueError):
 class _Token(NamedTuple):
     kind: str
     text: str
-    at: int
+    position: int
 
 
 def parse_ddl(text: str, timestamp: str = "timestamp") -> ColumnType:
@@ -69,25 +69,25 @@ def parse_ddl(text: str, timestamp: str = "timestamp") -> ColumnType:
     ``timestamp`` is what TIMESTAMP alone stands for: in Spark ``spark.sql.timestampType`` says that.
     """
     parser = _SchemaParser(_tokens(text), timestamp)
-    found = parser.whole()
-    if not found.children:
+    kind = parser.whole()
+    if not kind.children:
         raise MalformedDdl("the schema has no column: write some, such as id BIGINT, name STRING")
-    return found
+    return kind
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens, at = list[_Token](), 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    tokens, position = list[_Token](), 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
             raise MalformedDdl(
-                f"{text[at]!r} at character {at + 1} has no place in a schema: names with other characters than letters, "
+                f"{text[position]!r} at character {position + 1} has no place in a schema: names with other characters than letters, "
                 "digits and _ stand between backticks"
             )
         kind = match.lastgroup or ""
         if kind != "space":
-            tokens.append(_Token(kind, match.group(), at + 1))
-        at = match.end()
+            tokens.append(_Token(kind, match.group(), position + 1))
+        position = match.end()
     return [*tokens, _Token("end", "", len(text) + 1)]
 
 
@@ -99,14 +99,14 @@ class _SchemaParser:
     """One pass from left to right; a method for each rule of the grammar."""
 
     def __init__(self, tokens: list[_Token], timestamp: str) -> None:
-        self._tokens, self._timestamp, self._at, self._depth = tokens, timestamp, 0, 0
+        self._tokens, self._timestamp, self._index, self._depth = tokens, timestamp, 0, 0
 
     def whole(self) -> ColumnType:
         """The text as a whole: as Spark's ``DataType.fromDDL``, a type is tried before a list of columns."""
         if self._is_struct():
-            found = self._type()
+            kind = self._type()
             self._end()
-            return found
+            return kind
         fields = [self._column(colon=False)]
         while self._take(","):
             fields.append(self._column(colon=False))
@@ -119,14 +119,14 @@ class _SchemaParser:
 
     @property
     def _now(self) -> _Token:
-        return self._tokens[self._at]
+        return self._tokens[self._index]
 
     def _take(self, text: str) -> bool:
         """Whether the next token is this mark or word; then it is passed."""
         now = self._now
         if now.kind not in ("mark", "word") or now.text.lower() != text:
             return False
-        self._at += 1
+        self._index += 1
         return True
 
     def _expect(self, text: str) -> None:
@@ -137,9 +137,9 @@ class _SchemaParser:
         if self._now.kind != "end":
             self._fail("a comma or the end is expected")
 
-    def _fail(self, wanted: str) -> NoReturn:
-        found = f"{self._now.text!r} stands" if self._now.kind != "end" else "the schema ends"
-        raise MalformedDdl(f"{wanted} at character {self._now.at}, where {found}")
+    def _fail(self, message: str) -> NoReturn:
+        place = f"{self._now.text!r} stands" if self._now.kind != "end" else "the schema ends"
+        raise MalformedDdl(f"{message} at character {self._now.position}, where {place}")
 
     def _column(self, *, colon: bool) -> tuple[str, ColumnType]:
         """``name TYPE [NOT NULL] [COMMENT 'text']``, in a struct with a colon behind the name, if one likes."""
@@ -152,17 +152,17 @@ class _SchemaParser:
         if self._take("comment"):
             if self._now.kind != "text":
                 self._fail("a text between quotes is expected")
-            self._at += 1
+            self._index += 1
         return name, kind
 
     def _name(self) -> str:
         now = self._now
         if now.kind not in ("word", "quoted"):
             self._fail("a column's name is expected")
-        self._at += 1
+        self._index += 1
         name = now.text if now.kind == "word" else now.text[1:-1].replace("``", "`")
         if not name:
-            raise MalformedDdl(f"the name at character {now.at} is empty")
+            raise MalformedDdl(f"the name at character {now.position} is empty")
         return name
 
     def _type(self) -> ColumnType:
@@ -171,11 +171,11 @@ class _SchemaParser:
             self._fail("a type is expected")
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise MalformedDdl(f"types are nested deeper than {MOST_DEPTH} levels at character {now.at}")
-        self._at += 1
-        found = self._nested(name) or self._plain(now, name)
+            raise MalformedDdl(f"types are nested deeper than {MOST_DEPTH} levels at character {now.position}")
+        self._index += 1
+        kind = self._nested(name) or self._plain(now, name)
         self._depth -= 1
-        return found
+        return kind
 
     def _nested(self, name: str) -> ColumnType | None:
         if name == "struct":
@@ -211,10 +211,10 @@ class _SchemaParser:
             return ColumnType(self._kind_of_timestamp())
         if name in _NAMES:
             return ColumnType(_NAMES[name])
-        known = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP, "
-        remedy = _INSTEAD.get(name, f"{known}TIMESTAMP_NTZ, ARRAY, MAP or STRUCT")
+        names = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP, "
+        remedy = _INSTEAD.get(name, f"{names}TIMESTAMP_NTZ, ARRAY, MAP or STRUCT")
         raise MalformedDdl(
-            f"the type {now.text.upper()} at character {now.at} is not one that a value can have: write {remedy}"
+            f"the type {now.text.upper()} at character {now.position} is not one that a value can have: write {remedy}"
         )
 
     def _kind_of_timestamp(self) -> str:
@@ -237,7 +237,7 @@ class _SchemaParser:
             self._expect(")")
         if not 1 <= precision <= MOST_DIGITS or scale > precision:
             raise MalformedDdl(
-                f"the DECIMAL at character {now.at} has {precision} digits, {scale} of them behind the point: at most "
+                f"the DECIMAL at character {now.position} has {precision} digits, {scale} of them behind the point: at most "
                 f"{MOST_DIGITS} digits, and no more behind the point than there are"
             )
         return decimal(precision, scale)
@@ -246,5 +246,5 @@ class _SchemaParser:
         now = self._now
         if now.kind != "number" or len(now.text) > 4:
             self._fail("a number of digits is expected")
-        self._at += 1
+        self._index += 1
         return int(now.text)

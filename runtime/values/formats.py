@@ -1,4 +1,4 @@
-"""What is made of a record's value, or key, before it is delivered: the format's options as one value.
+"""How a record's value, or key, is decoded before it is delivered: the format's options as one value.
 
 >>> decoding("value", {"format": "json", "schema": "id BIGINT"}).type.names
 ('id',)
@@ -124,90 +124,90 @@ OF_STRUCTS: Final = (
 UTC: Final = "UTC"
 
 
-def decoding(which: str, given: Mapping[str, str]) -> Decoding:
-    """The options ``<which>.*`` by what follows the dot; those not given are left out.  Raises OptionError."""
-    chosen = Format(given.get("format", Format.BINARY))
-    if chosen in (Format.BINARY, Format.STRING):
+def decoding(part: str, options: Mapping[str, str]) -> Decoding:
+    """The options ``<which>.*`` by what follows the dot; those that are not set are absent.  Raises OptionError."""
+    kind = Format(options.get("format", Format.BINARY))
+    if kind in (Format.BINARY, Format.STRING):
         for name in OF_STRUCTS:
-            if name in given:
+            if name in options:
                 raise OptionError(
-                    f"option {which}.{name} has no effect with {which}.format={chosen}: set {which}.format to json, "
-                    f"avro or protobuf, or leave {which}.{name} out"
+                    f"option {part}.{name} has no effect with {part}.format={kind}: set {part}.format to json, "
+                    f"avro or protobuf, or leave {part}.{name} out"
                 )
-        return Decoding(chosen, STRING if chosen is Format.STRING else BINARY)
+        return Decoding(kind, STRING if kind is Format.STRING else BINARY)
     for name in ("message", "message.index"):
-        if chosen is not Format.PROTOBUF and given.get(name):
-            raise OptionError(f"option {which}.{name} has no effect with {which}.format={chosen}: leave it out")
-    if chosen is not Format.JSON and given.get("timezone"):
-        raise OptionError(f"option {which}.timezone has no effect with {which}.format={chosen}: leave it out")
-    for name, what in (("schema", "the file of a descriptor set"), ("message", "a message's name in it")):
-        if chosen is Format.PROTOBUF and not given.get(name):
+        if kind is not Format.PROTOBUF and options.get(name):
+            raise OptionError(f"option {part}.{name} has no effect with {part}.format={kind}: leave it out")
+    if kind is not Format.JSON and options.get("timezone"):
+        raise OptionError(f"option {part}.timezone has no effect with {part}.format={kind}: leave it out")
+    for name, meaning in (("schema", "the file of a descriptor set"), ("message", "a message's name in it")):
+        if kind is Format.PROTOBUF and not options.get(name):
             raise OptionError(
-                f"option {which}.format=protobuf needs {which}.schema and {which}.message: set {which}.{name} to {what}"
+                f"option {part}.format=protobuf needs {part}.schema and {part}.message: set {part}.{name} to {meaning}"
             )
-    made = Decoding(
-        chosen,
+    result = Decoding(
+        kind,
         UNKNOWN_FIELDS,
-        mode=Mode(given.get("mode", Mode.PERMISSIVE)),
-        corrupt_column=given.get("corrupt.column", ""),
-        subject=given.get("subject", ""),
-        version=given.get("schema.version", "latest"),
-        message=given.get("message", ""),
-        timezone=_timezone(which, given.get("timezone", "")),
-        any_index=given.get("message.index") == ANY_INDEX,
+        mode=Mode(options.get("mode", Mode.PERMISSIVE)),
+        corrupt_column=options.get("corrupt.column", ""),
+        subject=options.get("subject", ""),
+        version=options.get("schema.version", "latest"),
+        message=options.get("message", ""),
+        timezone=_timezone(part, options.get("timezone", "")),
+        any_index=options.get("message.index") == ANY_INDEX,
     )
-    return with_schema(which, made, given["schema"]) if given.get("schema") else made
+    return with_schema(part, result, options["schema"]) if options.get("schema") else result
 
 
-def _timezone(which: str, name: str) -> str:
+def _timezone(part: str, name: str) -> str:
     from sparkcohort.runtime.values.json_zone import UnknownZoneError, zone_of  # noqa: PLC0415  most queries have none
 
     try:
         zone_of(name or UTC)
     except UnknownZoneError as error:
-        raise OptionError(f"option {which}.timezone: {error}") from None
+        raise OptionError(f"option {part}.timezone: {error}") from None
     return name
 
 
-def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ...] = (), where: str = "") -> Decoding:
+def with_schema(part: str, draft: Decoding, text: str, references: tuple[str, ...] = (), origin: str = "") -> Decoding:
     """The decoding by a schema: DDL for JSON, Avro's own JSON, Protobuf's descriptor set in base64.
 
-    Raises OptionError, which names ``where`` the schema comes from (the option, if nothing is given).
+    Raises OptionError, which names the schema's ``origin`` (by default the option).
     """
     try:
-        if made.format is Format.AVRO:
-            return _by_avro(made, text, references)
-        return _by_protobuf(which, made, text) if made.format is Format.PROTOBUF else _by_ddl(made, text)
+        if draft.format is Format.AVRO:
+            return _by_avro(draft, text, references)
+        return _by_protobuf(part, draft, text) if draft.format is Format.PROTOBUF else _by_ddl(draft, text)
     except ValueError as error:  # AvroSchemaError, DescriptorError, MalformedDdl, JsonPlanError
-        raise OptionError(f"{where or f'option {which}.schema'}: {error}") from None
+        raise OptionError(f"{origin or f'option {part}.schema'}: {error}") from None
 
 
-def _by_protobuf(which: str, made: Decoding, text: str) -> Decoding:
+def _by_protobuf(part: str, decoding: Decoding, text: str) -> Decoding:
     from sparkcohort.runtime.values.protobuf.columns import column_type  # noqa: PLC0415  most queries have none
     from sparkcohort.runtime.values.protobuf.compilation import compile_steps  # noqa: PLC0415
     from sparkcohort.runtime.values.protobuf.descriptor import UnknownMessageError  # noqa: PLC0415
 
-    made = made._replace(schema=text)
+    decoding = decoding._replace(schema=text)
     try:
-        message = made.reader_message()
-        made = made._replace(type=column_type(message))
-        compile_steps(message, made.type)
+        message = decoding.reader_message()
+        decoding = decoding._replace(type=column_type(message))
+        compile_steps(message, decoding.type)
     except UnknownMessageError as error:
-        raise OptionError(f"option {which}.message: {error}") from None
-    return made
+        raise OptionError(f"option {part}.message: {error}") from None
+    return decoding
 
 
-def _by_avro(made: Decoding, text: str, references: tuple[str, ...]) -> Decoding:
+def _by_avro(decoding: Decoding, text: str, references: tuple[str, ...]) -> Decoding:
     from sparkcohort.runtime.values.avro.columns import column_type  # noqa: PLC0415  most queries have none
 
-    made = made._replace(schema=text, references=references)
-    return made._replace(type=column_type(made.reader_schema()))
+    decoding = decoding._replace(schema=text, references=references)
+    return decoding._replace(type=column_type(decoding.reader_schema()))
 
 
-def _by_ddl(made: Decoding, text: str) -> Decoding:
+def _by_ddl(decoding: Decoding, text: str) -> Decoding:
     from sparkcohort.runtime.values.ddl import parse_ddl  # noqa: PLC0415  as above
     from sparkcohort.runtime.values.json_plan import plan  # noqa: PLC0415
 
-    found = parse_ddl(text)
-    plan(found)
-    return made._replace(type=found, bare_timestamps=parse_ddl(text, "timestamp_ntz") != found)
+    kind = parse_ddl(text)
+    plan(kind)
+    return decoding._replace(type=kind, bare_timestamps=parse_ddl(text, "timestamp_ntz") != kind)

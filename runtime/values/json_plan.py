@@ -57,26 +57,26 @@ def plan(target: ColumnType) -> tuple[JsonField, ...]:
     if target.kind != "struct":
         raise JsonPlanError(f"a JSON object becomes a STRUCT, not {target}")
     fields = []
-    for path, each in walk(target):
-        _check(path, each)
-        fields.append(JsonField(path, path.rpartition(".")[2], each, width(each) - 1))
-    for at, field in enumerate(fields):
+    for path, kind in walk(target):
+        _check(path, kind)
+        fields.append(JsonField(path, path.rpartition(".")[2], kind, width(kind) - 1))
+    for place, field in enumerate(fields):
         if field.type.kind == "struct":
-            child = at + 1
+            child = place + 1
             for name in field.type.names:
                 fields[child] = fields[child]._replace(name=name)
                 child += 1 + fields[child].inside
     return tuple(fields)
 
 
-def _check(path: str, each: ColumnType) -> None:
-    if each.kind not in KINDS:
-        raise JsonPlanError(f"{path}: JSON has no values for {each}")
-    if len(set(each.names)) < len(each.names):
+def _check(path: str, kind: ColumnType) -> None:
+    if kind.kind not in KINDS:
+        raise JsonPlanError(f"{path}: JSON has no values for {kind}")
+    if len(set(kind.names)) < len(kind.names):
         raise JsonPlanError(f"{path}: two fields of one name")
-    if any("\0" in name for name in each.names):
+    if any("\0" in name for name in kind.names):
         raise JsonPlanError(f"{path}: a field's name with a zero in it")
-    if each.kind == "map" and each.children[0].kind != "string":
+    if kind.kind == "map" and kind.children[0].kind != "string":
         raise JsonPlanError(f"{path}: JSON's names are STRING, so must be the keys of a MAP")
 
 
@@ -87,21 +87,21 @@ def packed(fields: tuple[JsonField, ...]) -> tuple[bytes, bytes]:
     return b"".join(struct.pack("=4i", *each) for each in numbers), names
 
 
-def words(reason: JsonReason, at: int, fields: tuple[JsonField, ...]) -> str:
+def words(reason: JsonReason, place: int, fields: tuple[JsonField, ...]) -> str:
     """What is wrong, without the value.
 
     >>> words(JsonReason.SYNTAX, 17, ())
     'not JSON at byte 17'
     """
     if reason is JsonReason.SYNTAX:
-        return f"not JSON at byte {at}"
+        return f"not JSON at byte {place}"
     if reason is JsonReason.UTF8:
-        return f"not UTF-8 at byte {at}"
+        return f"not UTF-8 at byte {place}"
     if reason is JsonReason.NOT_OBJECT:
         return "not a JSON object"
-    what = {
+    problem = {
         JsonReason.WRONG_TYPE: "JSON of another type than",
         JsonReason.OUT_OF_RANGE: "a number out of the range of",
         JsonReason.BAD_TEXT: "a text that can't be read as",
     }[reason]
-    return f"{fields[at].path}: {what} {fields[at].type}"
+    return f"{fields[place].path}: {problem} {fields[place].type}"

@@ -47,15 +47,15 @@ def zone_table(name: str) -> ZoneTable:
     fixed = zone.utcoffset(None)  # None of a zone with rules: only that has to be gone through
     if fixed is not None:
         return ((_seconds(FIRST), fixed // timedelta(seconds=1)), (_seconds(END), 0)) if fixed else ()
-    found = [(_seconds(FIRST), _ahead(zone, FIRST))]
+    table = [(_seconds(FIRST), _ahead(zone, FIRST))]
     day = FIRST
     while day < END:
-        after = day + (STEP if day < BY_RULES else RULES_STEP)
-        if _ahead(zone, after) != found[-1][1]:
-            change = _first_change(zone, day, after, found[-1][1])
-            found.append((_seconds(change), _ahead(zone, change)))
-        day = after
-    return (*found, (_seconds(END), 0))
+        next_day = day + (STEP if day < BY_RULES else RULES_STEP)
+        if _ahead(zone, next_day) != table[-1][1]:
+            change = _first_change(zone, day, next_day, table[-1][1])
+            table.append((_seconds(change), _ahead(zone, change)))
+        day = next_day
+    return (*table, (_seconds(END), 0))
 
 
 def zone_of(name: str) -> tzinfo:
@@ -99,15 +99,15 @@ def packed_zone(table: ZoneTable) -> bytes:
     return b"".join(struct.pack("=2q", *each) for each in table)
 
 
-def _first_change(zone: tzinfo, before: datetime, after: datetime, ahead: int) -> datetime:
-    """The first second of local time at which the zone is no longer so far ahead, where it is at ``before`` and isn't at ``after``."""
-    while after - before > timedelta(seconds=1):
-        middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
+def _first_change(zone: tzinfo, low: datetime, high: datetime, ahead: int) -> datetime:
+    """The first second of local time at which the zone is no longer so far ahead, where it is at ``low`` and isn't at ``high``."""
+    while high - low > timedelta(seconds=1):
+        middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))
         if _ahead(zone, middle) == ahead:
-            before = middle
+            low = middle
         else:
-            after = middle
-    return after
+            high = middle
+    return high
 
 
 def _ahead(zone: tzinfo, local: datetime) -> int:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.declaration import option
-from sparkcohort.runtime.values.columns import Columns, Field, has
+from sparkcohort.runtime.values.columns import Columns, Field, has_field
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]
 Start: TypeAlias = str | ByPartition
@@ -389,7 +389,7 @@ class SourceOptions:
     def with_columns(self, columns: Columns) -> SourceOptions:
         """The options with the columns of the user's schema, which takes precedence over ``includeHeaders``."""
         warnings = self.warnings
-        if has(self.columns, Field.HEADERS) and not has(columns, Field.HEADERS):
+        if has_field(self.columns, Field.HEADERS) and not has_field(columns, Field.HEADERS):
             warnings += (
                 "option includeHeaders has no effect: the schema that .schema(...) gives has no column headers",
             )

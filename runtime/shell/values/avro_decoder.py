@@ -76,14 +76,14 @@ class AvroValues:
                 self._drop(schema_id)
 
     def _find(self, missing: Iterable[int]) -> list[int]:
-        """Make the lists for these ids; those of them that are worth nothing the next time."""
+        """Make the lists for these ids; returns those that are asked for again the next time."""
         passing: list[int] = []
         not_yet: NotYetKnownError | None = None
         for schema_id in dict.fromkeys(missing):
             try:
                 answer = self._writers(self._registered(schema_id)) if self._writers else "no schemas are known"
             except NotYetKnownError as error:
-                not_yet = error  # the others are asked for meanwhile: all of them wait at the same time
+                not_yet = error  # the others are asked for at the same time
                 continue
             if isinstance(answer, str):
                 passing.append(schema_id)
@@ -103,7 +103,7 @@ class AvroValues:
             return resolve(parse_schema(answer.text, answer.references), self._reader, self.target)
         except AvroSchemaError as error:
             return without_schema(self.target, f"schema {schema_id} is broken: {error}")
-        except Exception as error:  # noqa: BLE001  a schema from outside that nobody foresaw: its records are bad, the query goes on
+        except Exception as error:  # noqa: BLE001  an unforeseen schema from outside: its records are bad, the query goes on
             return without_schema(self.target, f"schema {schema_id} is broken: {type(error).__name__}")
 
     def _add(self, schema_id: int, steps: StepList) -> None:
@@ -125,6 +125,6 @@ class AvroValues:
         rows, bad, missing = self._decoder.decode(validity, offsets, data, values.offset, len(values), framed, take)
         return rows, [self._bad(*each) for each in bad or ()], missing
 
-    def _bad(self, row: int, reason: int, at: int, schema_id: int, constant: int) -> BadRecord:
+    def _bad(self, row: int, reason: int, position: int, schema_id: int, constant: int) -> BadRecord:
         detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""
-        return BadRecord(row, AvroReason(reason), schema_id, words(AvroReason(reason), at, detail))
+        return BadRecord(row, AvroReason(reason), schema_id, words(AvroReason(reason), position, detail))

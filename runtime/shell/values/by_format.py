@@ -31,11 +31,11 @@ Raises RegistryError while the schema of a record can't be had.
 """
 
 
-def new_decoder(decoding: Decoding, target: ColumnType, which: str) -> Decoder:
-    """What reads records' ``which`` (key or value) into ``target``, which is all of the decoding's type or a part of it."""
+def new_decoder(decoding: Decoding, target: ColumnType, part: str) -> Decoder:
+    """The decoder of records' ``part`` (key or value) into ``target``, all of the decoding's type or a part of it."""
     if decoding.format is Format.JSON:
         return _json(target, decoding.timezone)
-    ids = HeaderIds(which, indexed=decoding.format is Format.PROTOBUF)
+    ids = HeaderIds(part, indexed=decoding.format is Format.PROTOBUF)
     values = _avro(decoding, target, ids) if decoding.format is Format.AVRO else _protobuf(decoding, target)
 
     def read(records: pa.Array, headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:

@@ -19,29 +19,29 @@ ID_SIZE, GUID_SIZE = 5, 17  # each with its magic byte, 0 or 1
 FIRST_GUID_NUMBER: Final = 1 << 31
 """A frame has four bytes for an id.  A registry's ids are positive Java ints, so the numbers above them are free for GUIDs."""
 MOST_GUIDS: Final = 100_000
-"""More than any registry has schemas: what sends more makes them up."""
+"""More than any registry has schemas: a producer of more makes them up."""
 
 
 class HeaderIds:
     """Puts the schema ids of records' headers in front of their bytes; for one thread at a time.
 
-    ``which``: ``key`` or ``value``.  ``indexed``: behind the id stands Protobuf's message index, in the header as in a frame.
+    ``part``: ``key`` or ``value``.  ``indexed``: behind the id stands Protobuf's message index, in the header as in a frame.
     """
 
-    def __init__(self, which: str, *, indexed: bool = False) -> None:
-        self._header, self._indexed = HEADER.format(which), indexed
+    def __init__(self, part: str, *, indexed: bool = False) -> None:
+        self._header, self._indexed = HEADER.format(part), indexed
         self._numbers: dict[UUID, int] = {}  # a GUID's number in frames; it never changes
         self._guids: list[UUID] = []  # by number, from FIRST_GUID_NUMBER
 
     def registered(self, number: int) -> int | str:
-        """What the registry is asked for, by the number in a frame: an id, or a GUID."""
+        """The registry's key for the number in a frame: an id, or a GUID."""
         place = number - FIRST_GUID_NUMBER
         return str(self._guids[place]) if 0 <= place < len(self._guids) else number
 
     def framed(self, values: pa.Array, headers: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """The records with a frame where a header has their id; and by row, what is wrong with an id.
 
-        ``headers``: lists of key and value.  Of a record whose id is wrong no bytes are left: none of them is another id.
+        ``headers``: lists of key and value.  A record whose id is wrong becomes empty, lest its first bytes be read as an id.
         """
         last, ids = self._last_headers(headers)
         frames, faults = [b"", b""], ["", "the schema id is negative"]  # of records without the header
@@ -61,10 +61,10 @@ class HeaderIds:
         """By row, the place of its header among those of the name, -1 without one; and what those headers hold."""
         last = np.full(len(headers), -1, np.int64)
         pairs = pc.list_flatten(headers)
-        mine = pc.equal(pc.struct_field(pairs, 0), self._header)
-        rows = pc.list_parent_indices(headers).filter(mine).to_numpy()
+        matches = pc.equal(pc.struct_field(pairs, 0), self._header)
+        rows = pc.list_parent_indices(headers).filter(matches).to_numpy()
         np.maximum.at(last, rows, np.arange(len(rows)))  # Kafka's Headers.lastHeader: the last one of a name counts
-        return last, pc.dictionary_encode(pc.struct_field(pairs, 1).filter(mine), null_encoding="encode")
+        return last, pc.dictionary_encode(pc.struct_field(pairs, 1).filter(matches), null_encoding="encode")
 
     def _frame(self, header: bytes | None) -> tuple[bytes, str]:
         """The frame that a header stands for, and what is wrong with it."""

@@ -39,8 +39,8 @@ class JsonValues:
         """
         validity, offsets, data = binary_buffers(values)
         rows, faults = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._take)
-        bad = [(row, JsonReason(reason), at) for row, reason, at in faults]
-        return rows, [BadJson(row, reason, words(reason, at, self._fields)) for row, reason, at in bad]
+        bad = [(row, JsonReason(reason), place) for row, reason, place in faults]
+        return rows, [BadJson(row, reason, words(reason, place, self._fields)) for row, reason, place in bad]
 
     def _take(self, address: int) -> Any:
         return pa.Array._import_from_c(address, self.type)

@@ -57,6 +57,6 @@ class ProtobufValues:
         rows, bad = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
         return rows, [self._bad(*each) for each in bad]
 
-    def _bad(self, row: int, reason: int, at: int, step: int) -> BadMessage:
+    def _bad(self, row: int, reason: int, position: int, step: int) -> BadMessage:
         path = self._steps.paths[step] if step >= 0 else ""
-        return BadMessage(row, ProtobufReason(reason), words(ProtobufReason(reason), at, path))
+        return BadMessage(row, ProtobufReason(reason), words(ProtobufReason(reason), position, path))

@@ -6,7 +6,7 @@ a ``null`` alone has no column; and Spark's own property ``spark.sql.catalyst.ty
 
 from __future__ import annotations
 
-from sparkcohort.runtime.values.avro.schema import MOST_DEPTH, AvroSchema, AvroSchemaError, below
+from sparkcohort.runtime.values.avro.schema import MOST_DEPTH, AvroSchema, AvroSchemaError, subpath
 from sparkcohort.runtime.values.types import (
     BIGINT,
     BINARY,
@@ -56,10 +56,10 @@ def column_type(schema: AvroSchema, recursive_depth: int = -1) -> ColumnType:
     """
     if recursive_depth > MOST_RECURSION:
         raise AvroSchemaError("", f"a recursive record may be there {MOST_RECURSION} times at most")
-    found = _Mapping(recursive_depth).convert(schema, {}, "")
-    if found is None:
+    kind = _Mapping(recursive_depth).convert(schema, {}, "")
+    if kind is None:
         raise AvroSchemaError("", "nothing is left of it at this depth of recursion")
-    return found
+    return kind
 
 
 class _Mapping:
@@ -77,9 +77,9 @@ class _Mapping:
         if self.depth > MOST_DEPTH:  # by name; as text it has been counted when it was parsed
             raise AvroSchemaError(path, f"more than {MOST_DEPTH} types inside of each other")
         self.depth += 1
-        found = self._inside(schema, outer, path)
+        kind = self._inside(schema, outer, path)
         self.depth -= 1
-        return found
+        return kind
 
     def _inside(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
         if schema.kind == "record":
@@ -87,7 +87,7 @@ class _Mapping:
         if schema.kind == "union":
             return self._union(schema, outer, path)
         if schema.kind in ("array", "map"):
-            item = self.convert(schema.item, outer, below(path, "items" if schema.kind == "array" else "values"))
+            item = self.convert(schema.item, outer, subpath(path, "items" if schema.kind == "array" else "values"))
             if item is None:
                 return None
             return array(item) if schema.kind == "array" else mapping(item)
@@ -107,8 +107,8 @@ class _Mapping:
         if depth and depth >= self.recursive_depth:
             return None
         inner = outer | {schema.name: depth + 1}
-        found = {each.name: self.convert(each.schema, inner, below(path, each.name)) for each in schema.fields}
-        return struct({name: kind for name, kind in found.items() if kind is not None})
+        columns = {each.name: self.convert(each.schema, inner, subpath(path, each.name)) for each in schema.fields}
+        return struct({name: kind for name, kind in columns.items() if kind is not None})
 
     def _union(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
         branches = value_branches(schema)
@@ -118,8 +118,8 @@ class _Mapping:
             return self.convert(branches[0], outer, path)
         if (both := number_union(branches)) is not None:
             return both
-        found = {f"member{i}": self.convert(branch, outer, path) for i, branch in enumerate(branches)}
-        return struct({name: kind for name, kind in found.items() if kind is not None})
+        columns = {f"member{i}": self.convert(branch, outer, path) for i, branch in enumerate(branches)}
+        return struct({name: kind for name, kind in columns.items() if kind is not None})
 
 
 def check_target(schema: AvroSchema, target: ColumnType, path: str = "") -> None:
@@ -137,7 +137,7 @@ def check_target(schema: AvroSchema, target: ColumnType, path: str = "") -> None
     elif len(branches) > 1 and number_union(branches) is None and target.kind == "struct":
         _check_fields({f"member{number}": branch for number, branch in enumerate(branches)}, target, path)
     elif schema.kind in ("array", "map") and target.kind == schema.kind and target.children[:-1] in ((), (STRING,)):
-        check_target(schema.item, target.children[-1], below(path, "items" if schema.kind == "array" else "values"))
+        check_target(schema.item, target.children[-1], subpath(path, "items" if schema.kind == "array" else "values"))
     elif schema.kind == "record" or (own := column_type(schema)) != target:
         raise AvroSchemaError(path, f"its column is {'struct' if schema.kind == 'record' else own}, not {target}")
 
@@ -145,15 +145,15 @@ def check_target(schema: AvroSchema, target: ColumnType, path: str = "") -> None
 def _check_fields(fields: dict[str, AvroSchema], target: ColumnType, path: str) -> None:
     alike = {name.lower(): name for name in fields}
     for number, (name, kind) in enumerate(zip(target.names, target.children, strict=True)):
-        where = below(path, name)
+        field_path = subpath(path, name)
         if name in target.names[:number]:
-            raise AvroSchemaError(where, "the column is there twice")
+            raise AvroSchemaError(field_path, "the column is there twice")
         if name in fields:
-            check_target(fields[name], kind, where)
+            check_target(fields[name], kind, field_path)
         elif name.lower() in alike:
-            raise AvroSchemaError(where, f"its field is {alike[name.lower()]!r}: names go by upper and lower case")
+            raise AvroSchemaError(field_path, f"its field is {alike[name.lower()]!r}: names go by upper and lower case")
         else:
-            raise AvroSchemaError(where, "there is no such field")
+            raise AvroSchemaError(field_path, "there is no such field")
 
 
 def value_branches(union: AvroSchema) -> list[AvroSchema]:

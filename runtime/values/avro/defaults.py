@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from sparkcohort.runtime.values.avro.schema import MISSING, MOST_DEPTH, AvroSchema, AvroSchemaError, below
+from sparkcohort.runtime.values.avro.schema import MISSING, MOST_DEPTH, AvroSchema, AvroSchemaError, subpath
 
 RANGES = {"int": 1 << 31, "long": 1 << 63}
 MOST_VALUES = 100_000
@@ -13,11 +13,11 @@ FORMATS = {"float": "<f", "double": "<d"}
 
 
 class EndlessDefaultError(AvroSchemaError):
-    """A default that holds itself, or more than anybody has written."""
+    """A default that contains itself, or has too many values."""
 
 
 class Budget:
-    """How much a default may still have: values, and values inside of each other."""
+    """How many values a default may still have, and how deep."""
 
     def __init__(self) -> None:
         self.values, self.depth = MOST_VALUES, MOST_DEPTH
@@ -37,11 +37,11 @@ def _inner(schema: AvroSchema, value: Any, path: str, budget: Budget) -> bytes:
     budget.depth -= 1
     if budget.values < 0 or budget.depth < 0:
         raise EndlessDefaultError(path, "a default that never ends")
-    found = _encode(schema, value, path, budget)
+    encoded = _encode(schema, value, path, budget)
     budget.depth += 1
-    if found is None:
+    if encoded is None:
         raise AvroSchemaError(path, f"a default that is no {schema.kind}")
-    return found
+    return encoded
 
 
 def _encode(schema: AvroSchema, value: Any, path: str, budget: Budget) -> bytes | None:
@@ -105,12 +105,12 @@ def _union(schema: AvroSchema, value: Any, path: str, budget: Budget) -> bytes |
 
 def _record(schema: AvroSchema, value: dict[str, Any], path: str, budget: Budget) -> bytes:
     parts = []
-    for each in schema.fields:
-        inner = value.get(each.name, each.default)
-        where = below(path, each.name)
+    for field in schema.fields:
+        inner = value.get(field.name, field.default)
+        field_path = subpath(path, field.name)
         if inner is MISSING:
-            raise AvroSchemaError(where, "the default of its record has no such field, and neither has it one itself")
-        parts.append(_inner(each.schema, inner, where, budget))
+            raise AvroSchemaError(field_path, "neither the field nor the default of its record has a default for it")
+        parts.append(_inner(field.schema, inner, field_path, budget))
     return b"".join(parts)
 
 
@@ -124,10 +124,10 @@ def varint(number: int) -> bytes:
     >>> [varint(number).hex() for number in (0, -1, 1, 64)]
     ['00', '01', '02', '8001']
     """
-    rest = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    zigzag = (number << 1) ^ (number >> 63)
+    data = bytearray()
+    while zigzag > 0x7F:
+        data.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    data.append(zigzag)
+    return bytes(data)

@@ -1,8 +1,8 @@
 """Avro's rules for reading what one schema has written into another, worked out once per writer's schema.
 
 https://avro.apache.org/docs/1.12.0/specification/#schema-resolution; where it leaves things open, as Avro's Java library
-does, which is what Spark reads with.  Ours is stricter where bytes would be read as something that they are not: a
-decimal of another scale, a time of another unit that nobody told.
+does, which is what Spark reads with.  This is stricter where bytes would be read with another meaning: a
+decimal of another scale, a time of an unknown unit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from sparkcohort.runtime.values.avro.columns import column_type, number_union, value_branches
 from sparkcohort.runtime.values.avro.defaults import encode_default
-from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, below
+from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, subpath
 from sparkcohort.runtime.values.avro.skipping import Skipper
 from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList, paths
 from sparkcohort.runtime.values.types import ColumnType, width
@@ -79,12 +79,12 @@ class _Compiler:
         self.table: list[int] = []
         self.constants: dict[bytes, int] = {}
         self.skipper = Skipper(self.steps, self.table)
-        self.tried = 0
+        self.attempts = 0
 
     def add(self, op: Op, column: int = -1, a: int = 0, b: int = 0) -> int:
         """Append a step; its place."""
-        self.tried += 1
-        if self.tried > MOST_STEPS:
+        self.attempts += 1
+        if self.attempts > MOST_STEPS:
             raise AvroSchemaError("", f"more than {MOST_STEPS:,} steps to read it")
         self.steps.append(AvroStep(op, column, a, b))
         return len(self.steps) - 1
@@ -97,10 +97,10 @@ class _Compiler:
         steps, table, calls = len(self.steps), len(self.table), len(self.skipper.calls)
         try:
             emit()
-        except Unreadable as why:
+        except Unreadable as misfit:
             del self.steps[steps:], self.table[table:], self.skipper.calls[calls:]
             self.skipper.entry = steps
-            return why
+            return misfit
         return None
 
     def value(self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str) -> None:
@@ -124,16 +124,16 @@ class _Compiler:
         self.add(Op.STRUCT, column)
         places = dict(_children(target, column))
         sources = _matched_fields(writer, reader)
-        for each in writer.fields:
-            asked = sources.get(each.name)
-            if asked is None or asked.name not in places:
-                self.skipper.skip(each.schema)
+        for field in writer.fields:
+            source = sources.get(field.name)
+            if source is None or source.name not in places:
+                self.skipper.skip(field.schema)
             else:
-                inner, place = places.pop(asked.name)
-                self.value(each.schema, asked.schema, inner, place, below(path, asked.name))
-        for each in reader.fields:
-            if each.name in places:
-                self._default(each, *places[each.name], below(path, each.name))
+                inner, place = places.pop(source.name)
+                self.value(field.schema, source.schema, inner, place, subpath(path, source.name))
+        for field in reader.fields:
+            if field.name in places:
+                self._default(field, *places[field.name], subpath(path, field.name))
 
     def _default(self, field: AvroField, target: ColumnType, column: int, path: str) -> None:
         if field.default is MISSING:
@@ -152,7 +152,7 @@ class _Compiler:
         if writer.kind == "map":
             self.add(Op.STRING, place)
             size, place = size + 1, place + 1
-        self.value(writer.item, reader.item, target.children[-1], place, below(path, "[]"))
+        self.value(writer.item, reader.item, target.children[-1], place, subpath(path, "[]"))
         self.add(Op.NEXT, a=start)
         self.steps[start] = AvroStep(Op.LIST, column, len(self.steps), size)
 
@@ -183,10 +183,10 @@ class _Compiler:
         self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str
     ) -> Unreadable | None:
         """A branch that does not fit fails the records that have it, no others."""
-        why = self.attempt(lambda: self.value(writer, reader, target, column, path))
-        if why:
-            self.add(Op.FAIL, a=self.constant(str(why).encode()))
-        return why
+        misfit = self.attempt(lambda: self.value(writer, reader, target, column, path))
+        if misfit:
+            self.add(Op.FAIL, a=self.constant(str(misfit).encode()))
+        return misfit
 
     def _read_union(self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str) -> None:
         for branch in _candidates(writer, reader):
@@ -254,8 +254,8 @@ class _Compiler:
             self.add(op, column, int(op in (Op.LONG, Op.INT_AS_LONG)))
 
 
-def _unreadable(path: str, why: str) -> Unreadable:
-    return Unreadable(f"{path}: {why}" if path else why)
+def _unreadable(path: str, reason: str) -> Unreadable:
+    return Unreadable(f"{path}: {reason}" if path else reason)
 
 
 def _children(target: ColumnType, column: int) -> Iterator[tuple[str, tuple[ColumnType, int]]]:
@@ -268,14 +268,14 @@ def _children(target: ColumnType, column: int) -> Iterator[tuple[str, tuple[Colu
 
 def _matched_fields(writer: AvroSchema, reader: AvroSchema) -> dict[str, AvroField]:
     """The reader's field for each of the writer's, by name first, by the reader's aliases then."""
-    names = {each.name for each in writer.fields}
-    found = {each.name: each for each in reader.fields if each.name in names}
-    for each in reader.fields:
-        if each.name not in names:
-            old = next((alias for alias in each.aliases if alias in names and alias not in found), None)
+    names = {field.name for field in writer.fields}
+    matches = {field.name: field for field in reader.fields if field.name in names}
+    for field in reader.fields:
+        if field.name not in names:
+            old = next((alias for alias in field.aliases if alias in names and alias not in matches), None)
             if old is not None:
-                found[old] = each
-    return found
+                matches[old] = field
+    return matches
 
 
 def _same_name(writer: AvroSchema, reader: AvroSchema) -> bool:
@@ -292,9 +292,9 @@ def _candidates(writer: AvroSchema, reader: AvroSchema) -> list[AvroSchema]:
     """The branches to try, the best first: the same name, the same type, a promotion."""
     alike = [branch for branch in reader.branches if branch.kind == writer.kind]
     if writer.name:
-        same = [branch for branch in alike if branch.name == writer.name or writer.name in branch.aliases]
-        if same:
-            return same[:1]
+        namesakes = [branch for branch in alike if branch.name == writer.name or writer.name in branch.aliases]
+        if namesakes:
+            return namesakes[:1]
         return sorted(alike, key=lambda branch: not _same_name(writer, branch))
     promoted = [branch for branch in reader.branches if branch.kind in PROMOTIONS.get(writer.kind, ())]
     return alike or promoted[:1]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-NAMED = ("record", "enum", "fixed")
 MOST_DEPTH = 64  # types inside of types, as the text has them
 
 LOGICAL = {
@@ -40,8 +39,8 @@ MISSING = object()
 class AvroSchemaError(ValueError):
     """A schema that breaks Avro's rules, or that has no columns in Spark."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"Avro schema, at {path}: {why}" if path else f"Avro schema: {why}")
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"Avro schema, at {path}: {reason}" if path else f"Avro schema: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _load(text: str) -> Any:
         raise AvroSchemaError("", f"it is not JSON ({error})") from None
 
 
-def below(path: str, name: str) -> str:
+def subpath(path: str, name: str) -> str:
     """The path of what is inside of ``path``."""
     return f"{path}.{name}" if path else name
 
@@ -142,103 +141,103 @@ class _Parser:
     """Reads types; knows the names defined so far."""
 
     def __init__(self) -> None:
-        self.named: dict[str, AvroSchema] = {}
+        self.types: dict[str, AvroSchema] = {}
 
-    def parse(self, given: Any, namespace: str, path: str, depth: int) -> AvroSchema:
+    def parse(self, node: Any, namespace: str, path: str, depth: int) -> AvroSchema:
         if depth > MOST_DEPTH:
             raise AvroSchemaError(path, f"more than {MOST_DEPTH} types inside of each other")
-        if isinstance(given, str):
-            return self._named(given, namespace, path)
-        if isinstance(given, list):
-            return self._union(given, namespace, path, depth)
-        if not isinstance(given, dict):
-            raise AvroSchemaError(path, f"a type is a name, a list or an object, not {json.dumps(given)[:40]}")
-        kind = given.get("type")
+        if isinstance(node, str):
+            return self._by_name(node, namespace, path)
+        if isinstance(node, list):
+            return self._union(node, namespace, path, depth)
+        if not isinstance(node, dict):
+            raise AvroSchemaError(path, f"a type is a name, a list or an object, not {json.dumps(node)[:40]}")
+        kind = node.get("type")
         if kind in PRIMITIVES:
-            return AvroSchema(kind, logical=_logical(kind, given))
+            return AvroSchema(kind, logical=_logical(kind, node))
         if kind in ("record", "error"):
-            return self._record(given, namespace, path, depth)
+            return self._record(node, namespace, path, depth)
         if kind == "enum":
-            return self._enum(given, namespace, path)
+            return self._enum(node, namespace, path)
         if kind == "fixed":
-            return self._fixed(given, namespace, path)
+            return self._fixed(node, namespace, path)
         if kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
-            if inner not in given:
+            if inner not in node:
                 raise AvroSchemaError(path, f"{kind} has no {inner!r}")
-            return AvroSchema(kind, items=self.parse(given[inner], namespace, below(path, inner), depth + 1))
+            return AvroSchema(kind, items=self.parse(node[inner], namespace, subpath(path, inner), depth + 1))
         if kind is None:
             raise AvroSchemaError(path, "an object without 'type'")
         return self.parse(kind, namespace, path, depth + 1)
 
-    def _named(self, name: str, namespace: str, path: str) -> AvroSchema:
+    def _by_name(self, name: str, namespace: str, path: str) -> AvroSchema:
         if name in PRIMITIVES:
             return AvroSchema(name)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self.named.get(full) or self.named.get(name)
-        if found is None:
+        kind = self.types.get(full) or self.types.get(name)
+        if kind is None:
             raise AvroSchemaError(path, f"the type {full!r} is not defined before it is used")
-        return found
+        return kind
 
-    def _union(self, given: list[Any], namespace: str, path: str, depth: int) -> AvroSchema:
-        branches = [self.parse(each, namespace, path, depth + 1) for each in given]
-        seen: set[str] = set()
+    def _union(self, node: list[Any], namespace: str, path: str, depth: int) -> AvroSchema:
+        branches = [self.parse(each, namespace, path, depth + 1) for each in node]
+        kinds: set[str] = set()
         for branch in branches:
             if branch.kind == "union":
                 raise AvroSchemaError(path, "a union right inside of a union")
-            if (key := branch.name or branch.kind) in seen:
+            if (key := branch.name or branch.kind) in kinds:
                 raise AvroSchemaError(path, f"a union that has {key!r} twice")
-            seen.add(key)
+            kinds.add(key)
         return AvroSchema("union", branches=tuple(branches))
 
-    def _record(self, given: Mapping[str, Any], namespace: str, path: str, depth: int) -> AvroSchema:
-        record = self._define("record", given, namespace, path)
+    def _record(self, node: Mapping[str, Any], namespace: str, path: str, depth: int) -> AvroSchema:
+        record = self._define("record", node, namespace, path)
         inner = record.name.rpartition(".")[0]
-        if not isinstance(given.get("fields"), list):
+        if not isinstance(node.get("fields"), list):
             raise AvroSchemaError(path, f"record {record.name!r} has no list 'fields'")
         fields: dict[str, AvroField] = {}
-        for each in given["fields"]:
-            if not isinstance(each, dict) or "type" not in each:
+        for entry in node["fields"]:
+            if not isinstance(entry, dict) or "type" not in entry:
                 raise AvroSchemaError(path, f"a field of {record.name!r} is no object with 'name' and 'type'")
-            name = _checked(each.get("name"), path)
-            where = below(path, name)
+            name = _checked(entry.get("name"), path)
+            field_path = subpath(path, name)
             if name in fields:
-                raise AvroSchemaError(where, "the field is there twice")
-            schema = self.parse(each["type"], inner, where, depth + 1)
-            fields[name] = AvroField(name, schema, _texts(each, "aliases", where), each.get("default", MISSING))
+                raise AvroSchemaError(field_path, "the field is there twice")
+            schema = self.parse(entry["type"], inner, field_path, depth + 1)
+            fields[name] = AvroField(name, schema, _texts(entry, "aliases", field_path), entry.get("default", MISSING))
         record.fields = tuple(fields.values())
         record.measure()
         return record
 
-    def _enum(self, given: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
-        enum = self._define("enum", given, namespace, path)
-        symbols = tuple(_checked(each, path) for each in _texts(given, "symbols", path))
+    def _enum(self, node: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
+        enum = self._define("enum", node, namespace, path)
+        symbols = tuple(_checked(each, path) for each in _texts(node, "symbols", path))
         if not symbols or len(set(symbols)) < len(symbols):
             raise AvroSchemaError(path, f"enum {enum.name!r} has no symbols, or one twice")
-        enum.symbols, enum.default = symbols, given.get("default")
+        enum.symbols, enum.default = symbols, node.get("default")
         if enum.default is not None and enum.default not in symbols:
             raise AvroSchemaError(path, f"the default of enum {enum.name!r} is none of its symbols")
         return enum
 
-    def _fixed(self, given: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
-        fixed = self._define("fixed", given, namespace, path)
-        size = given.get("size")
+    def _fixed(self, node: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
+        fixed = self._define("fixed", node, namespace, path)
+        size = node.get("size")
         if type(size) is not int or not 0 <= size < 1 << 31:
             raise AvroSchemaError(path, f"fixed {fixed.name!r} has no 'size' in bytes")
-        fixed.size, fixed.logical = size, _logical("fixed", given)
+        fixed.size, fixed.logical = size, _logical("fixed", node)
         fixed.measure()
         return fixed
 
-    def _define(self, kind: str, given: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
-        full = _full_name(given.get("name"), given.get("namespace", namespace), path)
+    def _define(self, kind: str, node: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
+        full = _full_name(node.get("name"), node.get("namespace", namespace), path)
         if full in PRIMITIVES:
             raise AvroSchemaError(path, f"{full!r} is the name of a primitive type")
-        if full in self.named:
+        if full in self.types:
             raise AvroSchemaError(path, f"the name {full!r} is defined twice")
         inner = full.rpartition(".")[0]
-        aliases = tuple(_full_name(each, inner, path) for each in _texts(given, "aliases", path))
-        self.named[full] = AvroSchema(kind, name=full, aliases=aliases)
-        return self.named[full]
+        aliases = tuple(_full_name(each, inner, path) for each in _texts(node, "aliases", path))
+        self.types[full] = AvroSchema(kind, name=full, aliases=aliases)
+        return self.types[full]
 
 
 def _full_name(name: Any, namespace: Any, path: str) -> str:
@@ -257,25 +256,25 @@ def _checked(name: Any, path: str) -> str:
     raise AvroSchemaError(path, f"{json.dumps(name)[:60]} is no name: letters, digits and _, no digit first")
 
 
-def _texts(given: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
-    found = given.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+def _texts(node: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
+    texts = node.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
         raise AvroSchemaError(path, f"{key!r} is no list of texts")
-    return tuple(found)
+    return tuple(texts)
 
 
-def _logical(kind: str, given: Mapping[str, Any]) -> LogicalType | None:
-    name = given.get("logicalType")
+def _logical(kind: str, node: Mapping[str, Any]) -> LogicalType | None:
+    name = node.get("logicalType")
     if name not in LOGICAL.get(kind, ()):
         return None
-    if kind == "fixed" and given["size"] != FIXED_SIZES.get(name, given["size"]):
+    if kind == "fixed" and node["size"] != FIXED_SIZES.get(name, node["size"]):
         return None
     if name != "decimal":
         return LogicalType(name)
-    precision, scale = given.get("precision"), given.get("scale", 0)
+    precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
         return None
-    if kind == "fixed" and precision > most_digits(given["size"]):
+    if kind == "fixed" and precision > most_digits(node["size"]):
         return None
     return LogicalType(name, precision, scale)
 

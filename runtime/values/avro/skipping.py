@@ -1,6 +1,6 @@
-"""Steps that pass over a value which nobody asked for.
+"""Steps that pass over a value that is not delivered.
 
-A record that takes no byte is none of them: where each record has the one before it twice, calling them had no end.
+A record that takes no byte has no steps: where each record has the one before it twice, the calls would never end.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Skipper:
     def skip(self, schema: AvroSchema) -> None:
         """Pass over one value."""
         if schema.exact is not None:
-            self._again(Op.SKIP_FIXED, schema.exact)
+            self._repeat(Op.SKIP_FIXED, schema.exact)
         elif schema.kind in VARINTS:
-            self._again(Op.SKIP_VARINTS, 1, int(schema.kind != "long"))
+            self._repeat(Op.SKIP_VARINTS, 1, int(schema.kind != "long"))
         elif schema.kind in ("bytes", "string"):
             self.steps.append(AvroStep(Op.SKIP_BYTES))
         elif schema.kind == "record":
@@ -35,8 +35,8 @@ class Skipper:
         else:
             self._list(schema)
 
-    def _again(self, op: Op, number: int, b: int = 0) -> None:
-        """Two in a row are one, unless some step goes on at the second."""
+    def _repeat(self, op: Op, number: int, b: int = 0) -> None:
+        """Append a step, or add it to the one before; not where another step jumps to this place (``entry``)."""
         last = self.steps[-1] if len(self.steps) > self.entry else None
         if last and (last.op, last.b) == (op, b):
             self.steps[-1] = last._replace(a=min(last.a + number, MOST_BYTES))
@@ -84,7 +84,7 @@ class Skipper:
             call, schema = self.calls.pop()
             if id(schema) not in places:
                 places[id(schema)] = len(self.steps)
-                for each in schema.fields:
-                    self.skip(each.schema)
+                for field in schema.fields:
+                    self.skip(field.schema)
                 self.steps.append(AvroStep(Op.RETURN))
             self.steps[call] = AvroStep(Op.CALL, a=places[id(schema)])

@@ -58,7 +58,7 @@ class Op(enum.IntEnum):
     SKIP_ITEMS = 32  # a list whose items all have a bytes
     CALL = 33  # go on at a, until RETURN
     RETURN = 34
-    SKIP_NULLABLE = 35  # as NULLABLE, for what nobody asked for
+    SKIP_NULLABLE = 35  # as NULLABLE, for what is not delivered
 
 
 class AvroStep(NamedTuple):
@@ -154,9 +154,9 @@ class StepList:
         return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
 
 
-def without_schema(target: ColumnType, why: str) -> StepList:
+def without_schema(target: ColumnType, reason: str) -> StepList:
     """The list for records whose writer's schema can't be had: all fail."""
-    return StepList((AvroStep(Op.FAIL, b=1),), target, (why.encode(),), paths=paths(target))
+    return StepList((AvroStep(Op.FAIL, b=1),), target, (reason.encode(),), paths=paths(target))
 
 
 def paths(target: ColumnType) -> tuple[str, ...]:
@@ -164,10 +164,10 @@ def paths(target: ColumnType) -> tuple[str, ...]:
     return tuple(path for path, _ in walk(target))
 
 
-def words(reason: AvroReason, at: int, detail: str = "") -> str:
+def words(reason: AvroReason, position: int, detail: str = "") -> str:
     """What is wrong with a record, for people.
 
     >>> words(AvroReason.TRUNCATED, 7)
     'the bytes end too early (at byte 7)'
     """
-    return f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {at})"
+    return f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {position})"

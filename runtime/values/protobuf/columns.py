@@ -47,10 +47,10 @@ def column_type(message: MessageDescriptor) -> ColumnType:
 
     A message without a field that has a column is left out where it is a field; a message inside of itself is refused.
     """
-    found = _MessageMapping().struct(message, (), "")
-    if found is None:
+    kind = _MessageMapping().struct(message, (), "")
+    if kind is None:
         raise DescriptorError(f"message {message.name} has no field that could be a column")
-    return found
+    return kind
 
 
 class _MessageMapping:
@@ -62,32 +62,32 @@ class _MessageMapping:
     def struct(self, message: MessageDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
         """The struct, or None if nothing is in it; ``outer`` are the messages around it."""
         if message in outer or len(outer) > MOST_DEPTH:
-            why = "is inside of itself" if message in outer else f"is more than {MOST_DEPTH} levels deep"
+            problem = "is inside of itself" if message in outer else f"is more than {MOST_DEPTH} levels deep"
             raise DescriptorError(
-                f"message {message.name} {why}, at {path}, which has no columns in Spark: leave the format out, and use "
+                f"message {message.name} {problem}, at {path}, which has no columns in Spark: leave the format out, and use "
                 "from_protobuf with its option recursive.fields.max.depth"
             )
         inner = (*outer, message)
-        found = {
+        columns = {
             each.name: self._field(each, inner, f"{path}.{each.name}" if path else each.name) for each in message.fields
         }
-        kept = {name: kind for name, kind in found.items() if kind is not None}
-        return struct(kept) if kept else None
+        filled = {name: kind for name, kind in columns.items() if kind is not None}
+        return struct(filled) if filled else None
 
-    def _field(self, each: FieldDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
+    def _field(self, field: FieldDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
         self.columns += 1
         if self.columns > MOST_COLUMNS:
             raise DescriptorError(f"there are more than {MOST_COLUMNS:,} columns")
-        if each.is_map:
-            key, value = (self._field(inner, outer, f"{path}.{inner.name}") for inner in each.inner.fields)
+        if field.is_map:
+            key, value = (self._field(inner, outer, f"{path}.{inner.name}") for inner in field.inner.fields)
             return mapping(value, key) if key and value else None
-        one = self._single(each, outer, path)
-        return array(one) if one and each.repeated else one
+        one = self._single(field, outer, path)
+        return array(one) if one and field.repeated else one
 
-    def _single(self, each: FieldDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
-        if each.message is None:
-            return PLAIN[each.kind]
-        return time_type(each.message) or self.struct(each.message, outer, path)
+    def _single(self, field: FieldDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
+        if field.message is None:
+            return PLAIN[field.kind]
+        return time_type(field.message) or self.struct(field.message, outer, path)
 
 
 def time_type(message: MessageDescriptor) -> ColumnType | None:
@@ -110,14 +110,14 @@ def check_target(message: MessageDescriptor, target: ColumnType, path: str = "va
         _check_field(fields[name], kind, f"{path}.{name}")
 
 
-def _check_field(each: FieldDescriptor, target: ColumnType, path: str) -> None:
-    kinds, inside = (target.kind, target.children) if each.repeated else ("", (target,))
-    if each.is_map and kinds == "map":
-        for inner, kind in zip(each.inner.fields, inside, strict=True):
+def _check_field(field: FieldDescriptor, target: ColumnType, path: str) -> None:
+    kinds, inside = (target.kind, target.children) if field.repeated else ("", (target,))
+    if field.is_map and kinds == "map":
+        for inner, kind in zip(field.inner.fields, inside, strict=True):
             _check_field(inner, kind, f"{path}.{inner.name}")
-    elif each.is_map or (each.repeated and kinds != "array"):
-        raise DescriptorError(f"{path} is {'a map' if each.is_map else 'repeated'}, not {target}")
-    elif each.message and not time_type(each.message):
-        check_target(each.message, inside[0], path)
-    elif (own := time_type(each.message) if each.message else PLAIN[each.kind]) != inside[0]:
+    elif field.is_map or (field.repeated and kinds != "array"):
+        raise DescriptorError(f"{path} is {'a map' if field.is_map else 'repeated'}, not {target}")
+    elif field.message and not time_type(field.message):
+        check_target(field.message, inside[0], path)
+    elif (own := time_type(field.message) if field.message else PLAIN[field.kind]) != inside[0]:
         raise DescriptorError(f"{path} is {own}, not {inside[0]}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from sparkcohort.runtime.values.protobuf import defaults
 from sparkcohort.runtime.values.protobuf.columns import check_target, time_type
 from sparkcohort.runtime.values.protobuf.descriptor import (
@@ -40,11 +42,11 @@ def compile_steps(message: MessageDescriptor, target: ColumnType, index: tuple[i
     ``MessageIndexes``); (): any.
     """
     check_target(message, target)
-    made = _MessageCompiler()
-    made.message(message, target, 0, "value")
-    made.steps[0] = made.steps[0]._replace(b=len(made.table) if index else -1)
-    made.table += [len(index), *index] if index else []
-    return MessageSteps(tuple(made.steps), target, tuple(made.constants), tuple(made.table), tuple(made.paths))
+    code = _MessageCompiler()
+    code.message(message, target, 0, "value")
+    code.steps[0] = code.steps[0]._replace(b=len(code.table) if index else -1)
+    code.table += [len(index), *index] if index else []
+    return MessageSteps(tuple(code.steps), target, tuple(code.constants), tuple(code.table), tuple(code.paths))
 
 
 class _MessageCompiler:
@@ -61,53 +63,53 @@ class _MessageCompiler:
         """A message and what is inside of it.  Without a target: the seconds and nanoseconds of a time."""
         columns = _columns(target, column) if target else {}
         oneofs = {each.oneof for each in message.fields if each.name in columns and each.oneof >= 0}
-        # What replaces a field that is asked for, counts; of a time and of a map's entry, all do.
-        wanted = [each for each in message.fields if target is None or each.name in columns or each.oneof in oneofs]
-        wanted.sort(key=lambda each: each.number)
+        # A field of the same oneof clears one that is asked for, so it has a step; all of a time or a map's entry have.
+        fields = [each for each in message.fields if target is None or each.name in columns or each.oneof in oneofs]
+        fields.sort(key=attrgetter("number"))
         start = len(self.steps)
         row = column if target and target.kind == "struct" else -1
         self.steps += [
-            ProtobufStep(ProtobufOp.MESSAGE, row, a=len(wanted)),
-            *[ProtobufStep(ProtobufOp.BOOL)] * len(wanted),
+            ProtobufStep(ProtobufOp.MESSAGE, row, a=len(fields)),
+            *[ProtobufStep(ProtobufOp.BOOL)] * len(fields),
         ]
-        self.paths += [path, *(f"{path}.{each.name}" for each in wanted)]
-        for place, each in enumerate(wanted, start + 1):
-            own, kind = columns.get(each.name, (-1, None))
-            self._field(place, each, own, kind, in_map=message.map_entry)
+        self.paths += [path, *(f"{path}.{each.name}" for each in fields)]
+        for place, field in enumerate(fields, start + 1):
+            own, kind = columns.get(field.name, (-1, None))
+            self._field(place, field, own, kind, in_map=message.map_entry)
 
     def _field(
-        self, place: int, each: FieldDescriptor, column: int, target: ColumnType | None, *, in_map: bool
+        self, place: int, field: FieldDescriptor, column: int, target: ColumnType | None, *, in_map: bool
     ) -> None:
-        op, flags = OPS[each.kind], _flags(each)
+        op, flags = OPS[field.kind], _flags(field)
         a = b = 0
         if in_map:
             flags = flags & ~FieldFlag.IMPLICIT | FieldFlag.DEFAULT
-        elif each.default is not None:
+        elif field.default is not None:
             flags |= FieldFlag.DEFAULT
-        if FieldFlag.DEFAULT in flags and each.message is None:
-            b = self._default(each)
-        if each.enum:
-            a = self._enum(each.enum, closed=each.closed)
-        if each.message and time_type(each.message):
+        if FieldFlag.DEFAULT in flags and field.message is None:
+            b = self._default(field)
+        if field.enum:
+            a = self._enum(field.enum, closed=field.closed)
+        if field.message and time_type(field.message):
             op = ProtobufOp.TIME
-        if each.message and column >= 0:
+        if field.message and column >= 0:
             a = len(self.steps)
-            self._inner(each, column, target, self.paths[place])
-        self.steps[place] = ProtobufStep(op, column, each.number, flags, each.oneof + 1, a, b)
+            self._inner(field, column, target, self.paths[place])
+        self.steps[place] = ProtobufStep(op, column, field.number, flags, field.oneof + 1, a, b)
 
-    def _inner(self, each: FieldDescriptor, column: int, target: ColumnType | None, path: str) -> None:
+    def _inner(self, field: FieldDescriptor, column: int, target: ColumnType | None, path: str) -> None:
         """The message of a field."""
-        if time_type(each.inner):
-            self.message(each.inner, None, -1, path)
-        elif each.is_map or target is None or not each.repeated:
-            self.message(each.inner, target, column, path)
+        if time_type(field.inner):
+            self.message(field.inner, None, -1, path)
+        elif field.is_map or target is None or not field.repeated:
+            self.message(field.inner, target, column, path)
         else:
-            self.message(each.inner, target.children[0], column + 1, path)
+            self.message(field.inner, target.children[0], column + 1, path)
 
-    def _default(self, each: FieldDescriptor) -> int:
-        if each.default is None:
-            return each.enum.first & 0xFFFFFFFF if each.enum else self._constant(b"") if each.kind in _TEXTS else 0
-        return self._constant(defaults.text(each)) if each.kind in _TEXTS else defaults.bits(each)
+    def _default(self, field: FieldDescriptor) -> int:
+        if field.default is None:
+            return field.enum.first & 0xFFFFFFFF if field.enum else self._constant(b"") if field.kind in _TEXTS else 0
+        return self._constant(defaults.text(field)) if field.kind in _TEXTS else defaults.bits(field)
 
     def _constant(self, data: bytes) -> int:
         self.constants.append(data)
@@ -119,34 +121,34 @@ class _MessageCompiler:
             raise DescriptorError(f"the name of enum {enum.name[:40]}... has more than {MOST_NAME} bytes")
         key = id(enum), closed
         if key not in self.enums:
-            other = -1 if closed else self._constant(f"{NO_ENUM}{enum.short_name}_".encode())
+            no_name = -1 if closed else self._constant(f"{NO_ENUM}{enum.short_name}_".encode())
             pairs = [(number, self._constant(name.encode())) for number, name in sorted(enum.values.items())]
             self.enums[key] = len(self.table)
-            self.table += [len(pairs), other, *(each for pair in pairs for each in pair)]
+            self.table += [len(pairs), no_name, *(each for pair in pairs for each in pair)]
         return self.enums[key]
 
 
 _TEXTS = (FieldType.STRING, FieldType.BYTES)
 
 
-def _flags(each: FieldDescriptor) -> FieldFlag:
-    found = FieldFlag(0)
+def _flags(field: FieldDescriptor) -> FieldFlag:
+    flags = FieldFlag(0)
     for flag, is_set in (
-        (FieldFlag.REPEATED, each.repeated),
-        (FieldFlag.REQUIRED, each.required),
-        (FieldFlag.IMPLICIT, each.implicit),
-        (FieldFlag.GROUP, each.delimited),
-        (FieldFlag.CLOSED, each.closed),
+        (FieldFlag.REPEATED, field.repeated),
+        (FieldFlag.REQUIRED, field.required),
+        (FieldFlag.IMPLICIT, field.implicit),
+        (FieldFlag.GROUP, field.delimited),
+        (FieldFlag.CLOSED, field.closed),
     ):
-        found |= flag if is_set else FieldFlag(0)
-    return found
+        flags |= flag if is_set else FieldFlag(0)
+    return flags
 
 
 def _columns(target: ColumnType, column: int) -> dict[str, tuple[int, ColumnType]]:
     """The columns of a struct's fields, or of a map's keys and values, by their names."""
     names = ("key", "value") if target.kind == "map" else target.names
-    found, place = {}, column + 1
+    columns, place = {}, column + 1
     for name, kind in zip(names, target.children, strict=True):
-        found[name] = place, kind
+        columns[name] = place, kind
         place += width(kind)
-    return found
+    return columns

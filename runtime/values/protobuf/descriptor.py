@@ -124,17 +124,17 @@ class MessageDescriptor:
 
 def parse_message(data: bytes, name: str) -> MessageDescriptor:
     """The message of this name: the full one, or that without a package if there is only one such."""
-    known = _SetParser().parse(data)
-    found = [known[name]] if name in known else [each for each in known.values() if each.short_name == name]
-    found = [each for each in found if not each.map_entry]
-    if not name or not found:
-        names = sorted(each.name for each in known.values() if not each.map_entry and not each.name.startswith(_GOOGLE))
+    messages = _SetParser().parse(data)
+    matches = [messages[name]] if name in messages else [each for each in messages.values() if each.short_name == name]
+    matches = [each for each in matches if not each.map_entry]
+    if not name or not matches:
+        names = sorted(m.name for m in messages.values() if not m.map_entry and not m.name.startswith(_GOOGLE))
         raise UnknownMessageError(
             f"there is no message {name!r} in the descriptor set: it has {', '.join(names[:20]) or 'none'}"
         )
-    if len(found) > 1:
-        raise UnknownMessageError(f"{name!r} are several: {', '.join(sorted(each.name for each in found))}")
-    return found[0]
+    if len(matches) > 1:
+        raise UnknownMessageError(f"{name!r} are several: {', '.join(sorted(each.name for each in matches))}")
+    return matches[0]
 
 
 Read = dict[int, list[int | bytes]]
@@ -143,24 +143,24 @@ Read = dict[int, list[int | bytes]]
 def _read(data: int | bytes) -> Read:
     if isinstance(data, int):
         raise DescriptorError("it is no descriptor set (a number where a message is expected)")
-    found: Read = {}
+    values: Read = {}
     for number, value in fields(data):
-        found.setdefault(number, []).append(value)
-    return found
+        values.setdefault(number, []).append(value)
+    return values
 
 
 def _number(read: Read, number: int, default: int = 0) -> int:
-    found = read.get(number, [default])[-1]
-    if not isinstance(found, int):
+    value = read.get(number, [default])[-1]
+    if not isinstance(value, int):
         raise DescriptorError("it is no descriptor set (a text where a number is expected)")
-    return found
+    return value
 
 
 def _text(read: Read, number: int) -> str:
-    found = read.get(number, [b""])[-1]
-    if not isinstance(found, bytes):
+    value = read.get(number, [b""])[-1]
+    if not isinstance(value, bytes):
         raise DescriptorError("it is no descriptor set (a number where a text is expected)")
-    return found.decode()
+    return value.decode()
 
 
 def _messages(read: Read, number: int) -> Iterable[Read]:
@@ -168,12 +168,12 @@ def _messages(read: Read, number: int) -> Iterable[Read]:
 
 
 def _features(outer: Features, options: Iterable[Read], number: int) -> Features:
-    """What is said here, on top of what holds around it."""
-    found = dict(outer)
-    for each in options:
-        for features in _messages(each, number):
-            found |= {name: _number(features, name) for name in (PRESENCE, ENUM_TYPE, ENCODING) if name in features}
-    return found
+    """The features that hold around it, overridden by those of its own options."""
+    merged = dict(outer)
+    for option in options:
+        for features in _messages(option, number):
+            merged |= {name: _number(features, name) for name in (PRESENCE, ENUM_TYPE, ENCODING) if name in features}
+    return merged
 
 
 @dataclass(slots=True)
@@ -198,16 +198,16 @@ class _SetParser:
         """All messages, by their full names."""
         try:
             files = list(_messages(_read(data), 1))
-            for each in files:
-                self._file(each)
+            for read in files:
+                self._file(read)
         except DescriptorError:
             raise
         except ValueError as error:
             raise DescriptorError(f"it is no descriptor set ({error})") from None
         if not files:
             raise DescriptorError("it is no descriptor set: it has no file")
-        for found, inside, file in self.pending:
-            self._resolve(found, inside, file)
+        for reference in self.pending:
+            self._resolve(*reference)
         return self.messages
 
     def _file(self, read: Read) -> None:
@@ -223,29 +223,29 @@ class _SetParser:
             tuple(each.decode() for each in read.get(3, ()) if isinstance(each, bytes)),
         )
         self.files.add(file.name)
-        for number, each in enumerate(_messages(read, 4)):
-            self._message(each, file.package, file.features, file, (number,))
-        for each in _messages(read, 5):
-            self._enum(each, file.package, file.features)
+        for number, message in enumerate(_messages(read, 4)):
+            self._message(message, file.package, file.features, file, (number,))
+        for enum in _messages(read, 5):
+            self._enum(enum, file.package, file.features)
 
     def _message(self, read: Read, scope: str, outer: Features, file: _FileScope, index: tuple[int, ...]) -> None:
         options = list(_messages(read, 7))
         features = _features(outer, options, 12)
         name = _joined(scope, _text(read, 1))
-        made = MessageDescriptor(name, any(_number(each, 7) for each in options), index)
+        message = MessageDescriptor(name, any(_number(each, 7) for each in options), index)
         if not _text(read, 1) or name in self.messages:
             raise DescriptorError(f"a message {name!r} without a name, or one that is there twice")
-        self.messages[name] = made
-        for number, each in enumerate(_messages(read, 3)):
-            self._message(each, name, features, file, (*index, number))
-        for each in _messages(read, 4):
-            self._enum(each, name, features)
+        self.messages[name] = message
+        for number, inner in enumerate(_messages(read, 3)):
+            self._message(inner, name, features, file, (*index, number))
+        for enum in _messages(read, 4):
+            self._enum(enum, name, features)
         oneofs = [_features(features, _messages(each, 2), 1) for each in _messages(read, 8)]
-        made.fields = tuple(self._field(each, made, features, oneofs, file) for each in _messages(read, 2))
-        numbers = {each.number for each in made.fields}
-        if len(numbers) < len(made.fields) or len({each.name for each in made.fields}) < len(made.fields):
+        message.fields = tuple(self._field(each, message, features, oneofs, file) for each in _messages(read, 2))
+        numbers = {each.number for each in message.fields}
+        if len(numbers) < len(message.fields) or len({each.name for each in message.fields}) < len(message.fields):
             raise DescriptorError(f"message {name!r} has a field's name or number twice")
-        if made.map_entry and [(each.name, each.number) for each in made.fields] != [("key", 1), ("value", 2)]:
+        if message.map_entry and [(each.name, each.number) for each in message.fields] != [("key", 1), ("value", 2)]:
             raise DescriptorError(f"message {name!r} is no entry of a map")
 
     def _field(
@@ -261,7 +261,7 @@ class _SetParser:
             raise DescriptorError(f"the oneof of {inside.name}.{name} is not there")
         features = _features(outer if oneof < 0 else oneofs[oneof], _messages(read, 8), 21)
         repeated, is_message = label == LABEL_REPEATED, kind in (FieldType.MESSAGE, FieldType.GROUP)
-        made = FieldDescriptor(
+        field = FieldDescriptor(
             name,
             number,
             FieldType(kind),
@@ -273,34 +273,34 @@ class _SetParser:
             default=_text(read, 7) if 7 in read and not repeated and not is_message else None,
             type_name=_text(read, 6),
         )
-        self.pending.append((made, inside, file))
-        return made
+        self.pending.append((field, inside, file))
+        return field
 
     def _enum(self, read: Read, scope: str, outer: Features) -> None:
         name = _joined(scope, _text(read, 1))
         features = _features(outer, _messages(read, 3), 7)
         values: dict[int, str] = {}
-        for each in _messages(read, 2):
-            values.setdefault(_signed(_number(each, 2)), _text(each, 1))
+        for value in _messages(read, 2):
+            values.setdefault(_signed(_number(value, 2)), _text(value, 1))
         if not values or name in self.enums:
             raise DescriptorError(f"enum {name!r} has no values, or is there twice")
         self.enums[name] = EnumDescriptor(name, features[ENUM_TYPE] == CLOSED, values, next(iter(values)))
 
-    def _resolve(self, found: FieldDescriptor, inside: MessageDescriptor, file: _FileScope) -> None:
-        if found.kind not in (FieldType.MESSAGE, FieldType.GROUP, FieldType.ENUM):
+    def _resolve(self, field: FieldDescriptor, inside: MessageDescriptor, file: _FileScope) -> None:
+        if field.kind not in (FieldType.MESSAGE, FieldType.GROUP, FieldType.ENUM):
             return
-        names = _possible(found.type_name, inside.name)
-        if found.kind is FieldType.ENUM:
-            found.enum = next((self.enums[each] for each in names if each in self.enums), None)
+        names = _possible(field.type_name, inside.name)
+        if field.kind is FieldType.ENUM:
+            field.enum = next((self.enums[each] for each in names if each in self.enums), None)
             # As Java's library: what a proto2 file says about an enum of another file counts, too.
-            found.closed = found.enum is not None and (found.enum.closed or file.is_proto2)
+            field.closed = field.enum is not None and (field.enum.closed or file.is_proto2)
         else:
-            found.message = next((self.messages[each] for each in names if each in self.messages), None)
-            found.delimited = found.delimited and not found.is_map
-        if found.enum is None and found.message is None:
+            field.message = next((self.messages[each] for each in names if each in self.messages), None)
+            field.delimited = field.delimited and not field.is_map
+        if field.enum is None and field.message is None:
             away = ", ".join(sorted(set(file.dependencies) - self.files))
             raise DescriptorError(
-                f"the type {found.type_name} of {inside.name}.{found.name} is not in the descriptor set"
+                f"the type {field.type_name} of {inside.name}.{field.name} is not in the descriptor set"
                 + (f", nor is the file {away} which {file.name} imports" if away else "")
                 + ": make it with protoc --include_imports --descriptor_set_out"
             )

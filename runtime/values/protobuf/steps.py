@@ -134,10 +134,10 @@ class MessageSteps:
         return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
 
 
-def words(reason: ProtobufReason, at: int, path: str = "") -> str:
+def words(reason: ProtobufReason, position: int, path: str = "") -> str:
     """What is wrong with a record, for people.
 
     >>> words(ProtobufReason.UTF8, 7, "value.name")
     'a string is not UTF-8: value.name (at byte 7)'
     """
-    return f"{REASONS[reason]}{f': {path}' if path else ''} (at byte {at})"
+    return f"{REASONS[reason]}{f': {path}' if path else ''} (at byte {position})"

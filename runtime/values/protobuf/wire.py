@@ -29,30 +29,30 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     >>> list(fields(bytes.fromhex("0a0161 109601")))
     [(1, b'a'), (2, 150)]
     """
-    at = 0
-    while at < len(data):
-        tag, at = varint(data, at)
+    position = 0
+    while position < len(data):
+        tag, position = varint(data, position)
         kind, value = tag & 7, b""
         if kind == WireType.VARINT:
-            number, at = varint(data, at)
+            number, position = varint(data, position)
             yield tag >> 3, number
             continue
         size = {int(WireType.I64): LONG_WORD, int(WireType.I32): WORD}.get(kind, -1)
         if kind == WireType.LEN:
-            size, at = varint(data, at)
-        if size < 0 or size > len(data) - at or not tag >> 3:
-            raise ValueError(f"no field at byte {at}")
-        value, at = data[at : at + size], at + size
+            size, position = varint(data, position)
+        if size < 0 or size > len(data) - position or not tag >> 3:
+            raise ValueError(f"no field at byte {position}")
+        value, position = data[position : position + size], position + size
         yield tag >> 3, value
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, start: int) -> tuple[int, int]:
     """The number at a place, and the place behind it."""
     number = 0
     for place in range(MOST_VARINT):
-        if at + place >= len(data):
+        if start + place >= len(data):
             break
-        number |= (data[at + place] & 0x7F) << 7 * place
-        if data[at + place] < 0x80:
-            return number & (1 << 64) - 1, at + place + 1
-    raise ValueError(f"no number at byte {at}")
+        number |= (data[start + place] & 0x7F) << 7 * place
+        if data[start + place] < 0x80:
+            return number & (1 << 64) - 1, start + place + 1
+    raise ValueError(f"no number at byte {start}")

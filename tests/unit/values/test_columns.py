@@ -14,7 +14,7 @@ from sparkcohort.runtime.values.columns import (
     UserColumn,
     chosen_columns,
     fields_of,
-    has,
+    has_field,
 )
 from sparkcohort.runtime.values.types import BINARY, INT, STRING, mapping
 
@@ -30,8 +30,8 @@ def test_any_columns_in_any_order() -> None:
         for some in permutations(KAFKA_ROW_WITH_HEADERS, size):
             assert chosen_columns([asked(column) for column in some], KAFKA_ROW_WITH_HEADERS) == some
             assert list(fields_of(some)) == [column.field for column in some]
-    assert has(KAFKA_ROW_WITH_HEADERS[-2:], Field.HEADERS)
-    assert not has(KAFKA_ROW_WITH_HEADERS[:2], Field.HEADERS)
+    assert has_field(KAFKA_ROW_WITH_HEADERS[-2:], Field.HEADERS)
+    assert not has_field(KAFKA_ROW_WITH_HEADERS[:2], Field.HEADERS)
 
 
 def test_names_are_compared_as_spark_does_and_stay_as_they_were_written() -> None:
