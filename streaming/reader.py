@@ -202,7 +202,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         beginnings = session.beginnings_of_new(new) if new else {}
         # Records may have aged out since the batch was planned; the session has reported their loss.
         entering = {tp: min(offset, end[tp]) for tp, offset in beginnings.items()}
-        return planner.ranges_between(start, end, entering, session.explained(start, end))
+        return planner.ranges_between(start, end, entering, session.accepted_starts(start, end))
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""
@@ -301,7 +301,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = snapshot.ends if bounded else session.isolated(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
-        settled = not losses.reset and not losses.gone  # a loss changes the offset at once: don't wait for more records
+        settled = not losses.reset and not losses.deleted  # a loss changes the offset at once: don't wait for records
         if not bounded and settled and self._holds_back({**start, **beginnings}, ends):
             return start
         return planner.next_end(
@@ -313,7 +313,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             turns=self._turns,
             beginnings=beginnings,
             reset=losses.reset,
-            deleted=losses.gone,
+            deleted=losses.deleted,
         )
 
     def _holds_back(self, start: Offsets, ends: Offsets) -> bool:

@@ -41,7 +41,7 @@ TIMESTAMP_TYPES: Final[Columns] = tuple(each for each in KAFKA_ROW if each.field
 
 
 class BatchRanges(NamedTuple):
-    """The ranges of a batch read, in order, none empty, and the ids of the topics that they are of, as far as told."""
+    """The ranges of a batch read, in order, none empty, and the ids of their topics, as far as known."""
 
     ranges: tuple[Range, ...]
     ids: Mapping[str, str]
@@ -58,11 +58,11 @@ def batch_ranges(options: BatchOptions, selected: Selection) -> BatchRanges:
     try:
         log_ends.start()
         ids = dict(log_ends.snapshot().ids)
-        starts = initial_offsets(source, log_ends, lambda wanted: _committed(source, ids, wanted))
+        starts = initial_offsets(source, log_ends, lambda partitions: _committed(source, ids, partitions))
         ends = _ending_offsets(options, log_ends, starts)
         _check_order(starts, ends)
         whole = [Range(*tp, start, ends[tp]) for tp, start in sorted(starts.items())]
-        ranges = _between(options, log_ends, narrowed(whole, selected), selected, ids)
+        ranges = _clip_to_filters(options, log_ends, narrowed(whole, selected), selected, ids)
     finally:
         log_ends.close()
     _tell(whole, ranges)
@@ -75,23 +75,23 @@ def _ending_offsets(options: BatchOptions, log_ends: LogEnds, starts: Offsets) -
     times = times_of(
         "endingOffsetsByTimestamp", options.ending_timestamp, options.ending_offsets_by_timestamp, partitions
     )
-    named: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
     if times is not None:
-        found = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
-        named = {tp: at for tp, at in found.items() if at is not None}
+        offsets = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
+        ends = {tp: offset for tp, offset in offsets.items() if offset is not None}
     elif isinstance(options.ending_offsets, Mapping):
         check_exist("endingOffsets", options.ending_offsets, partitions)
-        named = {tp: at for tp, at in options.ending_offsets.items() if at != LATEST}
-    latest = [tp for tp in partitions if tp not in named]
-    return {**named, **(ends_of(options.source, log_ends, latest) if latest else {})}
+        ends = {tp: offset for tp, offset in options.ending_offsets.items() if offset != LATEST}
+    latest = [tp for tp in partitions if tp not in ends]
+    return {**ends, **(ends_of(options.source, log_ends, latest) if latest else {})}
 
 
 def _check_order(starts: Offsets, ends: Offsets) -> None:
-    behind = [tp for tp, start in sorted(starts.items()) if start > ends[tp]]
-    if behind:
-        tp = behind[0]
+    inverted = [tp for tp, start in sorted(starts.items()) if start > ends[tp]]
+    if inverted:
+        tp = inverted[0]
         raise CohortError(
-            f"the batch read ends before it starts in {names_of(behind)}: {tp.topic}-{tp.partition} starts at {starts[tp]} and "
+            f"the batch read ends before it starts in {names_of(inverted)}: {tp.topic}-{tp.partition} starts at {starts[tp]} and "
             f"ends at {ends[tp]}; lower the starting offsets or times, or raise the ending ones (records may have aged "
             "out, or the topic was made anew)",
             "KAFKA_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
@@ -109,8 +109,8 @@ def _committed(
         raise _not_told(source, clients.error_of(error), clients.text_of(error)) from None
     finally:
         group.close()
-    found = {tp: (offset, decode(metadata).topic) for tp, (offset, metadata) in answers.items()}
-    return {tp: at for tp, (at, of) in found.items() if not of or ids.get(tp.topic, of) == of}
+    pairs = {tp: (offset, decode(metadata).topic) for tp, (offset, metadata) in answers.items()}
+    return {tp: offset for tp, (offset, topic) in pairs.items() if not topic or ids.get(tp.topic, topic) == topic}
 
 
 def _not_told(source: SourceOptions, error: KafkaError | None, text: str) -> CohortError:
@@ -122,21 +122,21 @@ def _not_told(source: SourceOptions, error: KafkaError | None, text: str) -> Coh
 # --- times that filters ask for -------------------------------------------------------------------
 
 
-def _between(
+def _clip_to_filters(
     options: BatchOptions,
     log_ends: LogEnds,
     ranges: tuple[Range, ...],
     selected: Selection,
     ids: Mapping[str, str],
 ) -> tuple[Range, ...]:
-    """The ranges without what is certainly too old or too young.  The log's ends are known by now: who asks later asks about more."""
+    """The ranges without what is certainly too old or too young.  The log's ends are asked before: the log grows meanwhile."""
     first, end = selected.times
     if first is not None and end is not None and first >= end:
         return ()
     firsts: Mapping[TopicPartition, int | None] = {}
     if ranges and first is not None and first > 0:  # Kafka means something else by a time below zero
-        asked = dict.fromkeys((each.tp for each in ranges), first)
-        firsts = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(asked))
+        times = dict.fromkeys((each.tp for each in ranges), first)
+        firsts = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
         ranges = clip_to_times(ranges, firsts, {})
     if not ranges or end is None or end <= 0:
         return ranges
@@ -146,7 +146,7 @@ def _between(
 def _too_young(
     options: BatchOptions, log_ends: LogEnds, ranges: tuple[Range, ...], end_ms: int, ids: Mapping[str, str]
 ) -> dict[TopicPartition, int]:
-    """From where on each partition has no record before ``end_ms``, as far as anybody vouches for that.
+    """From where on each partition has no record before ``end_ms``, as far as the user or the brokers' clocks say so.
 
     Timestamps that producers set are in whatever order they like, unless the user knows of one.  Those that brokers set
     follow their clocks: as long as the topic has them, from a record on that has one.
@@ -155,38 +155,38 @@ def _too_young(
     if options.max_out_of_orderness_ms is not None:
         return _first_at(options, log_ends, partitions, end_ms + options.max_out_of_orderness_ms)
     topics = _appended_topics(options.source, {tp.topic for tp in partitions})
-    wanted = [tp for tp in partitions if tp.topic in topics]
-    if len(wanted) < len(partitions):
+    candidates = [tp for tp in partitions if tp.topic in topics]
+    if len(candidates) < len(partitions):
         log.info(
             "a filter's latest time doesn't bound what is read of %s, whose producers set the timestamps: if these are in order, "
             "the option maxOutOfOrderness says so",
             ", ".join(sorted({tp.topic for tp in partitions} - topics)),
         )
-    found = _first_at(options, log_ends, wanted, end_ms + CLOCKS_MS) if wanted else {}
-    appended = _appended(options.source, found, ids) if found else frozenset()
-    return {tp: at for tp, at in found.items() if tp in appended}
+    firsts = _first_at(options, log_ends, candidates, end_ms + CLOCKS_MS) if candidates else {}
+    appended = _appended(options.source, firsts, ids) if firsts else frozenset()
+    return {tp: offset for tp, offset in firsts.items() if tp in appended}
 
 
 def _first_at(
     options: BatchOptions, log_ends: LogEnds, partitions: Iterable[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, int]:
-    asked = dict.fromkeys(partitions, time_ms)
-    found = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(asked))
-    return {tp: at for tp, at in found.items() if at is not None}
+    times = dict.fromkeys(partitions, time_ms)
+    offsets = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
+    return {tp: offset for tp, offset in offsets.items() if offset is not None}
 
 
 def _appended_topics(source: SourceOptions, topics: Iterable[str]) -> frozenset[str]:
-    """The topics whose timestamps the brokers set now; none where nobody says so."""
+    """The topics whose timestamps the brokers set now; none where the cluster does not say."""
     try:
         admin = clients.new_admin(source.kafka)
-        asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)])
-        wait(asked.values(), ANSWER_S)
-        told = {resource.name: answer.result(0) for resource, answer in asked.items()}
+        futures = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)])
+        wait(futures.values(), ANSWER_S)
+        configs = {resource.name: answer.result(0) for resource, answer in futures.items()}
     except (KafkaException, TimeoutError) as error:
         log.info("whether timestamps are LogAppendTime is not known: %s", clients.text_of(error))
         return frozenset()
     return frozenset(
-        topic for topic, configs in told.items() if configs["message.timestamp.type"].value == "LogAppendTime"
+        topic for topic, config in configs.items() if config["message.timestamp.type"].value == "LogAppendTime"
     )
 
 
@@ -199,17 +199,17 @@ def _appended(source: SourceOptions, places: Offsets, ids: Mapping[str, str]) ->
         poll_timeout_ms=source.poll_timeout_ms,
         on_data_loss=log.debug,
     )
-    found: set[TopicPartition] = set()
+    appended: set[TopicPartition] = set()
     try:
-        for tp, _, batch in reader.read([Range(*tp, at, at + 1) for tp, at in places.items()], ids):
+        for tp, _, batch in reader.read([Range(*tp, offset, offset + 1) for tp, offset in places.items()], ids):
             if batch is not None and LOG_APPEND_TIME in batch.column(0).to_pylist():
-                found.add(tp)
+                appended.add(tp)
     finally:
         reader.close()
-    return frozenset(found)
+    return frozenset(appended)
 
 
 def _tell(whole: Iterable[Range], ranges: Iterable[Range]) -> None:
-    every, wanted = (sum(each.end - each.start for each in which) for which in (whole, ranges))
-    left_out = f" of {every}: the filters leave out the others" if wanted < every else ""
-    log.info("a batch read of %d offsets%s", wanted, left_out)
+    total, selected = (sum(each.end - each.start for each in part) for part in (whole, ranges))
+    left_out = f" of {total}: the filters leave out the others" if selected < total else ""
+    log.info("a batch read of %d offsets%s", selected, left_out)

@@ -23,7 +23,7 @@ class CommitDelayed(CohortError):
     """
 
 
-class Again(Exception):
+class RetryLater(Exception):
     """A job cannot be done now; says why.  It is tried again until its time is over."""
 
 
@@ -36,8 +36,8 @@ class ClientThread:
         self._current: Future[Any] | None = None
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
 
-    def run(self, job: Callable[[], T], timeout_s: float, what: str) -> T:
-        """Have ``job`` run by the owner, again while it says "not now".  Raises CommitDelayed naming ``what``."""
+    def run(self, job: Callable[[], T], timeout_s: float, name: str) -> T:
+        """Have ``job`` run by the owner, again while it says "not now".  Raises CommitDelayed with ``name``."""
         deadline = time.monotonic() + timeout_s
         while True:
             self._check()
@@ -48,13 +48,13 @@ class ClientThread:
             except TimeoutError:
                 answer.cancel()
                 reason = "the brokers do not answer"
-            except Again as error:
+            except RetryLater as error:
                 reason = str(error)
             except (MemoryError, OSError, RuntimeError) as error:  # what there is too little of for a moment
                 reason = f"{type(error).__name__}: {error}"
             self._check()
             if time.monotonic() >= deadline:
-                raise CommitDelayed(f"{what}: not within {timeout_s:g} s: {reason}")
+                raise CommitDelayed(f"{name}: not within {timeout_s:g} s: {reason}")
             with self._changed:
                 self._changed.wait(RETRY_S)
 
@@ -68,24 +68,24 @@ class ClientThread:
         try:
             if answer.set_running_or_notify_cancel():
                 answer.set_result(job())
-        except BaseException as error:  # noqa: BLE001  whoever asked gets it
+        except BaseException as error:  # noqa: BLE001  it is the caller's
             answer.set_exception(error)
 
     def amend(self) -> None:
-        """For the owner, after an error of its own: whoever waits for the job it was at asks again."""
+        """For the owner, after an error of its own: the caller of the job that it was at tries again."""
         answer, self._current = self._current, None
         if answer is not None and not answer.done():
-            answer.set_exception(Again("the owner of the client has failed"))
+            answer.set_exception(RetryLater("the owner of the client has failed"))
 
     def refuse(self) -> None:
-        """For the owner at its end: whoever waits is told so."""
+        """For the owner at its end: the callers that wait get an error."""
         self.amend()
         while not self._queue.empty():
-            self._queue.get_nowait()[1].set_exception(Again("the membership has ended"))
+            self._queue.get_nowait()[1].set_exception(RetryLater("the membership has ended"))
 
 
 def _result(answer: Future[T], deadline: float) -> T:
-    """The answer of the owner, who is looked after meanwhile.  Raises TimeoutError, or what the job raised."""
+    """The answer of the owner, which is supervised meanwhile.  Raises TimeoutError, or what the job raised."""
     while not answer.done() and time.monotonic() < deadline:
         look()
         wait([answer], min(max(deadline - time.monotonic(), 0.0), LOOK_S))

@@ -28,18 +28,18 @@ class DriverDataLoss(CohortError):
     """Data that was to be read is gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
 
 
-NOTHING: Final = EpochComparison({}, frozenset(), frozenset())
+ALL_SOUND: Final = EpochComparison({}, frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
     """What has become of the partitions that are read.
 
-    ``gone``: they are no more.  ``reset``: where to go on instead.  ``doubted``: maybe lost, not to be read until that is
-    known.  ``ids``: of the topics that what is planned next is of, as far as known.
+    ``deleted`` exist no more.  ``reset``: where to go on instead.  ``doubted``: maybe lost, not to be read until that is
+    known.  ``ids``: of the topics whose offsets the next plan has, as far as known.
     """
 
-    gone: frozenset[TopicPartition] = frozenset()
+    deleted: frozenset[TopicPartition] = frozenset()
     reset: Mapping[TopicPartition, int] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -52,20 +52,21 @@ class DataLoss:
         self._log_ends = log_ends
         self._fail = fail
         self._ids: dict[str, str] = {}
-        self._anew: SuspectedLosses[str] = SuspectedLosses()
+        self._recreated: SuspectedLosses[str] = SuspectedLosses()
         self._shorter: SuspectedLosses[TopicPartition] = SuspectedLosses()
         self._beginnings: dict[TopicPartition, int] = {}
         self.epochs: Mapping[TopicPartition, int] = {}
         """Of the leaders that were last known to have all before the positions; never changed, another takes its place."""
-        self._before: dict[TopicPartition, ObservedEpochs] = {}  # what is known of offsets below the positions, instead
+        # Where an earlier run saw less than the position: the epochs of the lower offsets that it saw.
+        self._lower_epochs: dict[TopicPartition, ObservedEpochs] = {}
         self._compared: tuple[object, int] = (None, 0)  # the epochs, and how many positions, of which all is settled
-        self._cut: Mapping[TopicPartition, int] = {}
+        self._cuts: Mapping[TopicPartition, int] = {}
 
-    def remember(self, start: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, ObservedEpochs]) -> None:
-        """What an earlier run has seen of the logs before this one, which begins at ``start``."""
-        there = {tp: known for tp, known in seen.items() if tp in start}
-        self.epochs = {tp: known.epoch for tp, known in there.items() if known.offset >= start[tp]}
-        self._before = {tp: known for tp, known in there.items() if known.offset < start[tp]}
+    def remember(self, start: Mapping[TopicPartition, int], observed: Mapping[TopicPartition, ObservedEpochs]) -> None:
+        """Remember what an earlier run has observed of the logs in which this one begins at ``start``."""
+        current = {tp: entry for tp, entry in observed.items() if tp in start}
+        self.epochs = {tp: entry.epoch for tp, entry in current.items() if entry.offset >= start[tp]}
+        self._lower_epochs = {tp: entry for tp, entry in current.items() if entry.offset < start[tp]}
 
     def compare(
         self, start: Mapping[TopicPartition, int], snapshot: Snapshot, void: Collection[TopicPartition] = ()
@@ -74,84 +75,84 @@ class DataLoss:
 
         Raises DriverDataLoss (PARTITION_OFFSET_CHANGED): logs were cut below.  Or warns; reading goes on where they were cut.
         """
-        now, before = snapshot.epochs, self._before
+        now, lower = snapshot.epochs, self._lower_epochs
         if now is self._compared[0] and len(start) == self._compared[1]:
-            return NOTHING
-        known = {
-            tp: ObservedEpochs(min(at, before[tp].offset), before[tp].epoch)
-            if tp in before
-            else ObservedEpochs(at, self.epochs[tp])
-            for tp, at in start.items()
-            if tp in before or self.epochs.get(tp, now.get(tp)) != now.get(tp)
+            return ALL_SOUND
+        observed = {
+            tp: ObservedEpochs(min(offset, lower[tp].offset), lower[tp].epoch)
+            if tp in lower
+            else ObservedEpochs(offset, self.epochs[tp])
+            for tp, offset in start.items()
+            if tp in lower or self.epochs.get(tp, now.get(tp)) != now.get(tp)
             if tp not in void
         }
-        asked = new_questions(known, now)
-        found = compare_ends(known, asked, self._log_ends.epoch_ends.look_up(asked))
+        questions = new_questions(observed, now)
+        result = compare_ends(observed, questions, self._log_ends.epoch_ends.look_up(questions))
         # An older epoch is that of a leader which has been deposed, and doesn't know it yet: it settles nothing.
         settled = {
             tp: now[tp]
             for tp in start
             if tp in now and now[tp] >= self.epochs.get(tp, now[tp])
-            if tp not in void and tp not in asked.keys() - found.sound
+            if tp not in void and tp not in questions.keys() - result.sound
         }
         self.epochs = {**self.epochs, **settled}
-        self._before = {tp: seen for tp, seen in before.items() if tp not in settled}
-        self._compared = (now, len(start)) if not void and len(found.sound) == len(asked) else (None, 0)
-        for tp in sorted(found.cuts) if found.cuts != self._cut or self._fail else ():
-            self._lost(
+        self._lower_epochs = {tp: entry for tp, entry in lower.items() if tp not in settled}
+        self._compared = (now, len(start)) if not void and len(result.sound) == len(questions) else (None, 0)
+        for tp in sorted(result.cuts) if result.cuts != self._cuts or self._fail else ():
+            self._report_loss(
                 "PARTITION_OFFSET_CHANGED",
                 f"Partition {names_of([tp])}: its log was cut by an unclean leader election. Under leader epoch "
-                f"{asked[tp].epoch} it went to {known[tp].offset} at least; the leader of epoch {asked[tp].now} has it up to "
-                f"{found.cuts[tp]} only, and maybe other records in the place of the rest.",
+                f"{questions[tp].epoch} it went to {observed[tp].offset} at least; the leader of epoch {questions[tp].now} has it up to "
+                f"{result.cuts[tp]} only, and maybe other records in the place of the rest.",
             )
-        self._cut = found.cuts
-        return found
+        self._cuts = result.cuts
+        return result
 
-    def look(
+    def find_losses(
         self, start: Mapping[TopicPartition, int], ids: Mapping[str, str], snapshot: Snapshot, now: float
     ) -> Losses:
-        """What is lost of what comes after ``start``, whose offsets are of the topics with these ``ids`` (as far as told).
+        """The losses after ``start``, whose offsets are of the topics with these ``ids`` (as far as known).
 
-        Raises DriverDataLoss: PARTITIONS_DELETED; PARTITION_OFFSET_CHANGED for a topic made anew or a log that ends before its
-        offset, once that has been said for as long as a broker may be behind, or for one that was cut (``compare``).
+        Raises DriverDataLoss: PARTITIONS_DELETED; PARTITION_OFFSET_CHANGED for a recreated topic or a log that ends before its
+        offset, once brokers have said so for as long as one may be behind, or for one that was cut (``compare``).
         """
-        told = {**snapshot.ids, **self._ids, **ids}
-        known = {topic: told[topic] for topic in {tp.topic for tp in start} if topic in told}
-        found = mismatches(
+        all_ids = {**snapshot.ids, **self._ids, **ids}
+        old = {topic: all_ids[topic] for topic in {tp.topic for tp in start} if topic in all_ids}
+        signs = mismatches(
             start,
-            known,
+            old,
             partitions=snapshot.partitions,
             ids_now=snapshot.ids,
             ends=snapshot.ends,
             silent=snapshot.unreachable,
         )
-        self._deleted(found.deleted)
-        void = found.deleted | {tp for tp in start if tp.topic in found.recreated} if found.recreated else found.deleted
+        self._deleted(signs.deleted)
+        void = signs.deleted | {tp for tp in start if tp.topic in signs.recreated} if signs.recreated else signs.deleted
         epochs = self.compare(start, snapshot, void)
-        self._anew = self._anew.add_answer(found.recreated, snapshot.look, now)
-        shorter = found.shorter - epochs.cuts.keys()
+        self._recreated = self._recreated.add_answer(signs.recreated, snapshot.look, now)
+        shorter = signs.shorter - epochs.cuts.keys()
         shorter -= self._log_ends.behind_transactions({tp: start[tp] for tp in shorter})
         self._shorter = self._shorter.add_answer(shorter, snapshot.answer, now)
-        if found.recreated or found.shorter:
+        if signs.recreated or signs.shorter:
             self._log_ends.doubt()
-        reset = {**self._reset(start, known, snapshot, now), **epochs.cuts}
-        left = known if not found.deleted else known.keys() & {tp.topic for tp in start if tp not in found.deleted}
-        self._ids |= {topic: known[topic] for topic in left} | {
-            tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.recreated
+        reset = {**self._reset(start, old, snapshot, now), **epochs.cuts}
+        topics = old if not signs.deleted else old.keys() & {tp.topic for tp in start if tp not in signs.deleted}
+        self._ids |= {topic: old[topic] for topic in topics} | {
+            tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in signs.recreated
         }
         return Losses(
-            found.deleted, reset, hold.doubted(start, found, epochs.unsure, reset), {**snapshot.ids, **self._ids}
+            signs.deleted, reset, hold.doubted(start, signs, epochs.unsure, reset), {**snapshot.ids, **self._ids}
         )
 
     def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
-        gone = frozenset(start) - snapshot.partitions
-        self._deleted(gone)
-        return gone
+        deleted = frozenset(start) - snapshot.partitions
+        self._deleted(deleted)
+        return deleted
 
     def left_out(self, partitions: Collection[TopicPartition]) -> None:
         """A batch that is replayed ends without these, which it starts with.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
-        self._lost(
+        self._report_loss(
             "PARTITIONS_DELETED",
             f"Partitions {names_of(partitions)} were taken for deleted when this batch was planned.",
         )
@@ -161,67 +162,67 @@ class DataLoss:
 
         Raises DriverDataLoss (ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO) when records are gone already.
         """
-        wanted = list(partitions)
-        missing = [tp for tp in wanted if tp not in self._beginnings]
+        partitions = list(partitions)
+        missing = [tp for tp in partitions if tp not in self._beginnings]
         for tp, offset in sorted(self._log_ends.beginnings(missing).items() if missing else ()):
             if offset > 0:
-                self._lost(
+                self._report_loss(
                     "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
                     f"Added partition {names_of([tp])} starts from {offset} instead of 0.",
                 )
             self._beginnings[tp] = offset
-        return {tp: self._beginnings[tp] for tp in wanted}
+        return {tp: self._beginnings[tp] for tp in partitions}
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """A deleted partition that comes back begins anew."""
+        """Forget deleted partitions: one that comes back is a new one."""
         for tp in partitions:
             self._beginnings.pop(tp, None)
             self._ids.pop(tp.topic, None)
-            self._before.pop(tp, None)
+            self._lower_epochs.pop(tp, None)
         self.epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp not in partitions}
         self._compared = (None, 0)
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _deleted(self, gone: frozenset[TopicPartition]) -> None:
-        left_out = frozenset(tp for tp in gone if not self._log_ends.selects(tp))
-        if deleted := gone - left_out:
-            self._lost("PARTITIONS_DELETED", f"Partitions {names_of(deleted)} have been deleted.")
+    def _deleted(self, missing: frozenset[TopicPartition]) -> None:
+        left_out = frozenset(tp for tp in missing if not self._log_ends.selects(tp))
+        if deleted := missing - left_out:
+            self._report_loss("PARTITIONS_DELETED", f"Partitions {names_of(deleted)} have been deleted.")
         if left_out:
             reason = f"The option {self._log_ends.subscription} no longer selects partitions {names_of(left_out)}, "
             reason += "which the checkpoint has: their records that were not read yet are not read by this query."
-            self._lost("PARTITIONS_DELETED", reason, LEFT_OUT)
-        self.forget(gone)
+            self._report_loss("PARTITIONS_DELETED", reason, LEFT_OUT)
+        self.forget(missing)
 
     def _reset(
-        self, start: Mapping[TopicPartition, int], known: Mapping[str, str], snapshot: Snapshot, now: float
+        self, start: Mapping[TopicPartition, int], old_ids: Mapping[str, str], snapshot: Snapshot, now: float
     ) -> dict[TopicPartition, int]:
-        """Where what is believed to be lost begins now; nothing yet where nobody can tell."""
-        topics, partitions = self._anew.believed(now), self._shorter.believed(now)
+        """Where the partitions of believed losses begin now; empty while their leaders do not answer."""
+        topics, partitions = self._recreated.believed(now), self._shorter.believed(now)
         if not topics and not partitions:
             return {}
         for topic in sorted(topics):
-            self._lost(
+            self._report_loss(
                 "PARTITION_OFFSET_CHANGED",
-                f"Topic {topic} was deleted and created anew: its id was {known[topic]} and is {snapshot.ids[topic]} now. "
+                f"Topic {topic} was deleted and created anew: its id was {old_ids[topic]} and is {snapshot.ids[topic]} now. "
                 f"The offsets of {names_of(tp for tp in start if tp.topic == topic)} are those of the old one.",
             )
         for tp in sorted(partitions):
-            self._lost(
+            self._report_loss(
                 "PARTITION_OFFSET_CHANGED",
                 f"Partition {names_of([tp])} offset was changed from {start[tp]} to {snapshot.ends[tp]}: its log was "
                 "truncated, or the start offset is beyond what there is.",
             )
-        lost = partitions | {tp for tp in start if tp.topic in topics and tp in snapshot.partitions}
-        self.forget(lost)
+        affected = partitions | {tp for tp in start if tp.topic in topics and tp in snapshot.partitions}
+        self.forget(affected)
         try:
-            return self._log_ends.beginnings(lost)
+            return self._log_ends.beginnings(affected)
         except CohortError as error:
             if not hold.is_unreachable(error):
                 raise
             return {}
 
-    def _lost(self, condition: str, reason: str, remedy: str = REMEDY) -> None:
+    def _report_loss(self, condition: str, reason: str, remedy: str = REMEDY) -> None:
         name = f"KAFKA_DATA_LOSS.{condition}"
         if self._fail:
             raise DriverDataLoss(f"[{name}] {reason} {remedy}", name)

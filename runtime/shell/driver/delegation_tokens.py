@@ -16,11 +16,11 @@ PREFIX: Final = "spark.kafka.clusters."
 
 def warnings() -> list[str]:
     """One sentence where this application has such settings, with their names and the remedy; none of their values."""
-    found = names(spark_settings.of_application())
-    if not found:
+    settings = names(spark_settings.of_application())
+    if not settings:
         return []
     sentence = (
-        f"{printable(', '.join(found))}: no effect on format(cohort), since librdkafka logs in by no delegation token; give "
+        f"{printable(', '.join(settings))}: no effect on format(cohort), since librdkafka logs in by no delegation token; give "
         "this query a login of its own, by kafka.security.protocol with kafka.sasl.mechanism and kafka.sasl.jaas.config "
         "(SCRAM, PLAIN, OAUTHBEARER) or a client certificate: docs/operate/logins.md"
     )

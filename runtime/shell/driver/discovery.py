@@ -28,7 +28,7 @@ from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.discovery")
 
-NAMED = 5  # topics that a warning tells of
+MOST_NAMED = 5  # topics in a warning
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # Kafka's rule: a broker that tells of other names is none
 MOST_HOST = 300
@@ -72,7 +72,7 @@ class Layout:
 
     @cached_property
     def leaderless(self) -> frozenset[TopicPartition]:
-        """Partitions that nobody leads now."""
+        """Partitions without a leader now."""
         return frozenset(tp for tp, leader in self.leaders.items() if leader < 0)
 
     def address(self, node: int) -> str:
@@ -95,7 +95,7 @@ class Discovery:
         self._ids: dict[str, str] = {}
         self._warned_of_ids = False
         self.in_doubt = False
-        self._looked = False  # for what a pattern matches
+        self._matched_once = False  # whether a pattern has been matched: one that finds nothing is logged once
 
     def question(self) -> MetadataQuestion:
         """What to ask the cluster for."""
@@ -126,21 +126,21 @@ class Discovery:
                 raise errors.unreached(self._conf, self._limit_ms, reason)
             threading.Event().wait(self._retry_s)
 
-    def later(self, metadata: Metadata) -> Layout:
-        """The layout of a later look.
+    def next_layout(self, metadata: Metadata) -> Layout:
+        """The layout of further metadata.
 
-        What was there and isn't is gone when it is missing twice in a row: the broker that answered may be behind the
-        others.  Until the second look there is doubt (``in_doubt``).  Raises ``CohortError`` when the permission is gone.
+        A partition is deleted once it is missing twice in a row: the broker that answered may be behind the others.  Until
+        the second answer there is doubt (``in_doubt``).  Raises ``CohortError`` when the permission is gone.
         """
         now, _ = self._resolve(metadata)
-        before = self._layout
-        missing = frozenset(before.leaders.keys() - now.leaders.keys())
+        old = self._layout
+        missing = frozenset(old.leaders.keys() - now.leaders.keys())
         spared = missing - self._missing_before
         self._missing_before, self.in_doubt = missing, bool(spared)
-        kept = {tp: before.leaders[tp] for tp in spared}
-        homes = {tp: before.racks[tp] for tp in spared if tp in before.racks}
+        leaders = {tp: old.leaders[tp] for tp in spared}
+        homes = {tp: old.racks[tp] for tp in spared if tp in old.racks}
         # A broker that is down is not in the metadata, its address still helps.
-        self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes}, {**homes, **now.racks}, now.ids)
+        self._layout = Layout({**leaders, **now.leaders}, {**old.nodes, **now.nodes}, {**homes, **now.racks}, now.ids)
         return self._layout
 
     def selects(self, tp: TopicPartition) -> bool:
@@ -187,7 +187,7 @@ class Discovery:
     ) -> dict[TopicPartition, frozenset[str]]:
         """The racks of each partition's replicas, where an option gives members racks.
 
-        A broker that is down is not told of any more, and still is where it was.
+        A broker that is down is not in the metadata any more, and still is where it was.
         """
         self._racks |= metadata.racks
         if not self._racks or not self._members_have_racks:
@@ -200,8 +200,8 @@ class Discovery:
 
     def _known_ids(self, metadata: Metadata, topics: set[str]) -> dict[str, str]:
         """The topics' ids; as last known of those that this answer doesn't tell."""
-        known = {**self._ids, **topic_ids(metadata)}
-        self._ids = {topic: known[topic] for topic in sorted(topics) if topic in known}
+        ids = {**self._ids, **topic_ids(metadata)}
+        self._ids = {topic: ids[topic] for topic in sorted(topics) if topic in ids}
         if len(self._ids) < len(topics) and not self._warned_of_ids:
             self._warned_of_ids = True
             log.warning(
@@ -216,23 +216,23 @@ class Discovery:
             matching = [name for name in legal if pattern.finds(name)]
         except PatternError as error:
             raise OptionError(f"option subscribePattern={self._subscription.pattern}: {error}") from None
-        if not matching and not self._looked:
+        if not matching and not self._matched_once:
             names = sorted(legal)
             log.warning(
                 "option subscribePattern=%s finds none of the %d topics that this user may see%s; topics that come to be are "
                 "read as soon as they are found",
                 self._subscription.pattern,
                 len(names),
-                f" ({', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})" if names else "",
+                f" ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})" if names else "",
             )
-        self._looked = True
+        self._matched_once = True
         return matching
 
     def _absent(self, missing: frozenset[str]) -> CohortError:
-        what = "partition" if self._subscription.kind == "assign" and not missing & set(self._topics()) else "topic"
+        kind = "partition" if self._subscription.kind == "assign" and not missing & set(self._topics()) else "topic"
         cluster = self._conf.get("bootstrap.servers", "")
         return OptionError(
-            f"option {self._subscription.kind} names {what} {', '.join(sorted(missing))}, which the cluster at "
+            f"option {self._subscription.kind} names {kind} {', '.join(sorted(missing))}, which the cluster at "
             f"{cluster} "
             "does not have: create it, correct the name, or allow this user to DESCRIBE it",
             "UNKNOWN_TOPIC_OR_PARTITION",

@@ -37,21 +37,21 @@ PORT_S, LOOK_S = 1.0, 0.05
 
 
 def predecessor(options: SourceOptions) -> Predecessor | None:
-    """The run before in this application, if its group can be taken over."""
+    """The former run in this application, if its group can be taken over."""
     place = _place(options)
     if place is None:
         return None
     sweep()
-    found = take(
+    former = take(
         place[1],
         _members(options),
         ConsumerEmbedded(),
         session_timeout_ms=options.session_timeout_ms,
         patience_s=CLOSE_S,
     )
-    if found is None or _is_soon_free(found.identity.port):
-        return found
-    log.info("group %s begins anew: port %d, where its members look, is taken", options.group_id, found.identity.port)
+    if former is None or _is_soon_free(former.identity.port):
+        return former
+    log.info("group %s begins anew: port %d, where its members look, is taken", options.group_id, former.identity.port)
     return None
 
 
@@ -79,7 +79,7 @@ def application_goes_on() -> bool:
 
 def _members(options: SourceOptions) -> str:
     """All that members are started with (``AgentConfig``), secrets too, and where they find their coordinator."""
-    said = [
+    config = [
         *sorted(options.kafka.items()),
         options.columns,  # all of them: their repr shows neither schemas nor registries
         options.buffer_bytes,
@@ -94,11 +94,11 @@ def _members(options: SourceOptions) -> str:
         options.coordinator_host,
         options.coordinator_port,
     ]
-    return json.dumps(said)
+    return json.dumps(config)
 
 
 def _is_soon_free(port: int) -> bool:
-    """Whether nobody listens there, or only the run before that is just closing: gRPC would share the port with whoever does."""
+    """Whether no process listens there, or only the former run that is closing: gRPC would share the port with another."""
     deadline = time.monotonic() + PORT_S
     while not (free := _is_free(port)) and time.monotonic() < deadline:
         time.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""Batch 0: where it starts, what was planned of it, and whether this group is who planned it.
+"""Batch 0: where it starts, what was planned of it, and whether this group planned it.
 
 Spark asks where batch 0 starts in the same words whether that batch is new or was planned by a process that has ended,
 and it hands over neither checkpoint nor query.  What follows tells: ``latestOffset``, or the batch itself with its end.
@@ -51,40 +51,40 @@ class FirstBatch:
         return self._start
 
     def _initial_offsets(self) -> Offsets:
-        known = self._known(self._log_ends.snapshot().partitions)
-        mine = pinned(known, self._pin)
+        commits = self._committed(self._log_ends.snapshot().partitions)
+        pinned_start = pinned(commits, self._pin)
         pins = {
-            tp: found.offset for tp, found in known.items() if found.offset is not None and decode(found.metadata).pin
+            tp: entry.offset for tp, entry in commits.items() if entry.offset is not None and decode(entry.metadata).pin
         }
         old = lapsed(self._log_ends, pins)
         # A pin beside real commits is one that a first batch has replaced in part: it no longer speaks for the start.
-        if len(mine) < len(known):
-            mine = {}
-        if mine and not old:
-            return mine
-        left = {tp: found.offset for tp, found in known.items() if found.offset is not None and tp not in old}
-        computed = initial_offsets(self._options, self._log_ends, lambda _: left)
-        start = {**mine, **{tp: computed[tp] for tp in old}} if mine else computed
-        for tp, why in sorted(old.items()):
+        if len(pinned_start) < len(commits):
+            pinned_start = {}
+        if pinned_start and not old:
+            return pinned_start
+        usable = {tp: entry.offset for tp, entry in commits.items() if entry.offset is not None and tp not in old}
+        computed = initial_offsets(self._options, self._log_ends, lambda _: usable)
+        start = {**pinned_start, **{tp: computed[tp] for tp in old}} if pinned_start else computed
+        for tp, reason in sorted(old.items()):
             log.warning(
                 "group %s: the first batch, which was never committed, was to start at %s-%d at %d, but %s: it starts at %d, "
                 "as the options say",
-                *(self._options.group_id, *tp, pins[tp], why, start[tp]),
+                *(self._options.group_id, *tp, pins[tp], reason, start[tp]),
             )
         return dict(sorted(start.items()))
 
-    def _known(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        found = self._membership.committed(partitions)
-        known = {tp: committed for tp, committed in found.items() if committed.offset is not None}
+    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        offsets = self._membership.committed(partitions)
+        entries = {tp: committed for tp, committed in offsets.items() if committed.offset is not None}
         ids = self._log_ends.snapshot().ids
-        told = {tp: decode(committed.metadata).topic for tp, committed in known.items()}
-        old = {tp for tp, topic_id in told.items() if topic_id and ids.get(tp.topic, topic_id) != topic_id}
+        topic_ids = {tp: decode(committed.metadata).topic for tp, committed in entries.items()}
+        old = {tp for tp, topic_id in topic_ids.items() if topic_id and ids.get(tp.topic, topic_id) != topic_id}
         for tp in sorted(old):
             log.warning(
                 "group %s: the offset committed for %s-%d is of a deleted topic of that name: the query does not start there",
                 *(self._options.group_id, *tp),
             )
-        return {tp: committed for tp, committed in known.items() if tp not in old}
+        return {tp: committed for tp, committed in entries.items() if tp not in old}
 
     def marks(self, start: Offsets) -> tuple[str, str]:
         """Pin and plan of what a run that goes on from ``start`` reserves: empty unless that is where batch 0 starts."""
@@ -95,14 +95,14 @@ class FirstBatch:
         """Pin and plan as the group has them."""
         return (self._pin, self._plan) if self.pinned else ("", "")
 
-    def over(self) -> None:
-        """A commit has replaced the pin."""
+    def drop_pin(self) -> None:
+        """Forget the pin: a commit has replaced it."""
         self.pinned = False
 
     def plan(self, start: Offsets, end: Offsets, ids: Ids, entering: Offsets, timeout_s: float) -> Offsets:
-        """Have the group remember that batch 0 ends at ``end``, before Spark is told; returns what was committed.
+        """Have the group remember that batch 0 ends at ``end``, before Spark hears of it; returns what was committed.
 
-        ``ids``: of the topics, as told with the end; ``entering``: the beginnings of partitions that only ``end`` has.
+        ``ids``: of the topics, as planned with the end; ``entering``: the beginnings of partitions that only ``end`` has.
         Nothing to do when the group has it.  Raises CohortError when Kafka doesn't take it.
         """
         if (end, ids) == self._end:
@@ -110,26 +110,26 @@ class FirstBatch:
         plan = plan_of(end, ids)
         text = self._membership.run_epoch.metadata(self._pin, plan)
         starts = {tp: (start[tp] if tp in start else entering[tp], text) for tp in end}
-        taken = self._membership.commit(starts, timeout_s, reset=True)
+        committed = self._membership.commit(starts, timeout_s, reset=True)
         self._plan, self._end = plan, (end, ids)
-        return taken
+        return committed
 
     def replayed(self, end: Offsets, ids: Ids) -> Offsets:
         """Where a batch 0 starts that an earlier process planned to ``end``, if it was one of this group.
 
-        Where partitions of it exist no more their end is their start.  Raises CohortError; changes nothing.
+        A deleted partition has its end as its start.  Raises CohortError; changes nothing.
         """
         plan = plan_of(end, ids)
         if plan == self._plan and self._start is not None:
             return self._start
-        there = end.keys() & self._log_ends.snapshot().partitions
-        gone = {tp: at for tp, at in end.items() if tp not in there}
-        known = self._known(there)
-        start = planned(known, plan)
-        if start.keys() != there or (end and not start):
+        existing = end.keys() & self._log_ends.snapshot().partitions
+        deleted = {tp: offset for tp, offset in end.items() if tp not in existing}
+        committed = self._committed(existing)
+        start = planned(committed, plan)
+        if start.keys() != existing or (end and not start):
             raise _unknown(self._options)
-        self._pin = decode(next((known[tp].metadata for tp in start), "")).pin
-        self._start, self._end, self._plan = {**start, **gone}, (end, ids), plan
+        self._pin = decode(next((committed[tp].metadata for tp in start), "")).pin
+        self._start, self._end, self._plan = {**start, **deleted}, (end, ids), plan
         return self._start
 
 

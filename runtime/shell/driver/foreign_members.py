@@ -1,6 +1,6 @@
-"""Who else is in the real group: consumers that hold partitions which this query reads, named by client id and host.
+"""Other members of the real group: consumers that hold partitions which this query reads, named by client id and host.
 
-A driver's instance id is of what it reads, so the last run of a query whose subscription has changed is another member.  A
+A driver's instance id is made of what it reads, so the last run of a query whose subscription has changed is another member.  A
 rebalance would wait for it until its session ends.  It is taken out (KIP-345); one that still runs joins again.
 """
 
@@ -35,19 +35,19 @@ DESCRIBE_TIMEOUT_S = 3.0
 ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
 MOST_NAME = 200  # characters; a client id is as long as its owner likes
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
-_GONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
-"""Kafka's answers after which the member is none any more; the last: another has its place."""
+_NO_MEMBER: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+"""Kafka's answers to LeaveGroup after which the member is none any more; the last: another has its place."""
 _NOT_YET: Final = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 NOT_YET_GAP_S = 0.1
-EVERYBODY: frozenset[TopicPartition] = frozenset()
+ANY_PARTITION: frozenset[TopicPartition] = frozenset()
 
 
 class ForeignMembers:
-    """Watches for partitions that somebody else in the group has had for a session timeout.
+    """Watches for partitions that another member of the group has had for a session timeout.
 
-    The owner of the membership looks; so does the thread that waits in vain for it to begin.
+    Called by the owner of the membership, and by the thread that waits for it to begin.
     """
 
     def __init__(self, client: ClusterClient, group_id: str, instance_id: str, session_timeout_ms: int) -> None:
@@ -56,13 +56,13 @@ class ForeignMembers:
         self._group_id = group_id
         self._instance_id = instance_id
         self._limit_s = session_timeout_ms / 1000
-        self._since: float | None = None
-        self._asked: Future[GroupDescription] | None = None
+        self._missing_since: float | None = None
+        self._question: Future[GroupDescription] | None = None
         self._next_ask = 0.0
         self._gap_s = ASK_GAP_S
-        self._named: set[str] = set()
-        self.found = self.present = 0  # in all, and as of the last answer
-        self._predecessor = ""  # who had our instance id, or our partitions, when ``nobody`` asked
+        self._reported: set[str] = set()
+        self.total = self.present = 0  # in all, and as of the last answer
+        self._predecessor = ""  # the owners of our instance id, or of our partitions, when ``is_empty`` asked
         self._former: frozenset[str] = frozenset()  # member ids of drivers that had partitions of ours then
         self._removed: set[str] = set()  # instance ids of drivers taken out while this one is a member: each once
 
@@ -74,20 +74,20 @@ class ForeignMembers:
     def _look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
         now = time.monotonic()
         if not missing:
-            self._asked = self._since = None
+            self._question = self._missing_since = None
             self.present = 0
             self._next_ask, self._gap_s = 0.0, ASK_GAP_S
-            self._named.clear()
+            self._reported.clear()
             return None
-        self._since = now if self._since is None else self._since
+        self._missing_since = now if self._missing_since is None else self._missing_since
         self._hear(missing)
-        if self._asked is None and now >= self._next_ask:
+        if self._question is None and now >= self._next_ask:
             self._next_ask, self._gap_s = now + self._gap_s, min(2 * self._gap_s, MOST_GAP_S)
-            self._asked = self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S)
-        if now - self._since >= PART_OF_SESSION * self._limit_s:
-            self._since = now
+            self._question = self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S)
+        if now - self._missing_since >= PART_OF_SESSION * self._limit_s:
+            self._missing_since = now
             group = self._described_group()
-            owners = self._others(group, missing) if group else []
+            owners = self._owners(group, missing) if group else []
             # The older one of two drivers ends once it sees the newer one's run, but stays a member until its session ends.
             drivers = [each for each in owners if each.instance_id not in self._removed]
             if self._remove(drivers):
@@ -96,32 +96,32 @@ class ForeignMembers:
             return self._failure(_names(owners), missing) if owners else None
         return None
 
-    def nobody(self, ours: frozenset[TopicPartition] = EVERYBODY) -> bool:
-        """Whether the group is known to have no member at all: then an OffsetCommit needs none either.
+    def is_empty(self, partitions: frozenset[TopicPartition] = ANY_PARTITION) -> bool:
+        """Whether the group is known to have no member: then Kafka takes an OffsetCommit of a client that is none.
 
-        ``ours``: the partitions that this query reads.
+        ``partitions``: those that this query reads.
         """
         with self._lock:
             group = self._describe()
             if group is None:
                 return False
-            same = [each for each in group.members if each.instance_id == self._instance_id]
-            former = [each for each in self._drivers(group.members) if each.partitions & ours]
-            self._predecessor = ", ".join(sorted(map(_name, same or former)))
+            namesakes = [each for each in group.members if each.instance_id == self._instance_id]
+            former = [each for each in self._drivers(group.members) if each.partitions & partitions]
+            self._predecessor = ", ".join(sorted(map(_name, namesakes or former)))
             self._former = frozenset(each.member_id for each in former)
             return group.is_memberless or group.error == KafkaError.GROUP_ID_NOT_FOUND
 
     def tell_predecessor(self, last: CommitMetadata | None) -> None:
         """Warn of the driver that this one takes over from, if Kafka has it as a member still; ``last``: what that run wrote."""
         if self._predecessor:
-            where = f" on {last.host}, run {last.run}," if last and last.host else ""
+            place = f" on {last.host}, run {last.run}," if last and last.host else ""
             clients.log.warning(
                 "group %s: %s%s was its driver until now; this query takes over, and ends that one if it still runs",
-                *(self._group_id, self._predecessor, where),
+                *(self._group_id, self._predecessor, place),
             )
 
     def remove_former(self) -> None:
-        """Take out the drivers that had partitions of ours when ``nobody`` asked, as joining fences one of our instance id."""
+        """Take out the drivers that had partitions of ours when ``is_empty`` asked; joining fences only one with our instance id."""
         with self._lock:
             group = self._described_group() if self._former else None
             if group is not None:
@@ -135,8 +135,8 @@ class ForeignMembers:
                 self._remove(group.members)
 
     def _drivers(self, members: Iterable[DescribedMember]) -> list[DescribedMember]:
-        others = (each for each in members if each.instance_id != self._instance_id)
-        return [each for each in others if is_default_instance_id(each.instance_id)]
+        strangers = (each for each in members if each.instance_id != self._instance_id)
+        return [each for each in strangers if is_default_instance_id(each.instance_id)]
 
     def _remove(self, members: Iterable[DescribedMember]) -> bool:
         """Take the drivers among these out of the group; whether there were any, and they are."""
@@ -164,28 +164,28 @@ class ForeignMembers:
         )
         question = LeaveQuestion(self._group_id, instances)
         answers = result_of(self._client.ask(question, coordinator.node, DESCRIBE_TIMEOUT_S), DESCRIBE_TIMEOUT_S)
-        refusals = {error for error in answers.values() if error not in _GONE}
+        refusals = {error for error in answers.values() if error not in _NO_MEMBER}
         if refusals:
             raise TransportError(f"Kafka's error {min(refusals)} to LeaveGroup")
 
     @property
-    def asking(self) -> bool:
+    def is_asking(self) -> bool:
         """Whether an answer is on its way."""
-        return self._asked is not None
+        return self._question is not None
 
     def _hear(self, missing: frozenset[TopicPartition]) -> None:
-        """Warn of those who have some of ours, as soon as it is known, each once."""
-        if self._asked is None or not self._asked.done():
+        """Take the answer, and warn of members that have some of our partitions, of each once."""
+        if self._question is None or not self._question.done():
             return
-        answer, self._asked = self._asked, None
+        answer, self._question = self._question, None
         group = self._answer(answer)
-        holding = _names(self._others(group, missing)) if group is not None else []
+        holding = _names(self._owners(group, missing)) if group is not None else []
         self.present = len(holding)
-        new = [name for name in holding if name not in self._named]
+        new = [name for name in holding if name not in self._reported]
         if not new:
             return
-        self._named.update(new)
-        self.found += len(new)
+        self._reported.update(new)
+        self.total += len(new)
         clients.log.warning(
             "%s has joined group %s and holds partitions that this query reads, of %s: nothing is lost, but the query ends "
             "if it is still there after %g s (session.timeout.ms); stop that consumer, or give this query a group.id of its own",
@@ -195,11 +195,11 @@ class ForeignMembers:
             self._limit_s,
         )
 
-    def everybody(self) -> list[str]:
+    def other_members(self) -> list[str]:
         """``client id (host)`` of each other member."""
         with self._lock:
             group = self._described_group()
-            return _names(self._others(group, EVERYBODY)) if group is not None else []
+            return _names(self._owners(group, ANY_PARTITION)) if group is not None else []
 
     def _described_group(self) -> GroupDescription | None:
         """The group as Kafka describes it; None where it can't be described now."""
@@ -229,10 +229,10 @@ class ForeignMembers:
             clients.log.warning("group %s cannot be described: %s", self._group_id, text)
         return group
 
-    def _others(self, group: GroupDescription, partitions: frozenset[TopicPartition]) -> list[DescribedMember]:
-        """The other members that have some of these partitions (``EVERYBODY``: all others)."""
-        others = [member for member in group.members if member.instance_id != self._instance_id]
-        return [member for member in others if partitions == EVERYBODY or member.partitions & partitions]
+    def _owners(self, group: GroupDescription, partitions: frozenset[TopicPartition]) -> list[DescribedMember]:
+        """The other members that have some of these partitions (``ANY_PARTITION``: all others)."""
+        strangers = [member for member in group.members if member.instance_id != self._instance_id]
+        return [member for member in strangers if partitions == ANY_PARTITION or member.partitions & partitions]
 
     def _failure(self, owners: list[str], missing: frozenset[TopicPartition]) -> CohortError:
         return CohortError(
@@ -243,10 +243,10 @@ class ForeignMembers:
 
 
 def _names(members: Iterable[DescribedMember]) -> list[str]:
-    """``client id (host)`` of each, in order; drivers of queries are told as such."""
+    """``client id (host)`` of each, in order; drivers of queries are marked as such."""
     return sorted(_name(each, driver=is_default_instance_id(each.instance_id)) for each in members)
 
 
 def _name(member: DescribedMember, *, driver: bool = False) -> str:
-    what = f", driver {member.instance_id}" if driver else ""
-    return printable(f"client {member.client_id} ({member.host.lstrip('/')}{what})", MOST_NAME)
+    role = f", driver {member.instance_id}" if driver else ""
+    return printable(f"client {member.client_id} ({member.host.lstrip('/')}{role})", MOST_NAME)

@@ -1,4 +1,4 @@
-"""What the real Kafka group is told: the pinned start, the run epoch, and every batch that Spark's commit log has.
+"""Commits to the real Kafka group: the pinned start, the run epoch, and every batch that Spark's commit log has.
 
 Spark's checkpoint is the truth; this is its copy in Kafka, for every Kafka tool and for queries that start without a checkpoint.
 """
@@ -55,11 +55,11 @@ class GroupCommits:
         self._committed: dict[TopicPartition, int] = {}
         self._first = FirstBatch(options, log_ends, self._membership)
         self._flushed: Offsets = {}
-        self._wanted: dict[TopicPartition, int] | None = None
+        self._target: dict[TopicPartition, int] | None = None
         self._changed = threading.Condition()
         self._reserving = threading.Lock()  # one writer of what stands beside a pin
         self._closed = False
-        self._used: Callable[[], int] = int
+        self._current_generation: Callable[[], int] = int
         self._generation = 0
         self._next_commit = self._next_reserve = 0.0
         self._failure: CohortError | None = None
@@ -74,7 +74,7 @@ class GroupCommits:
         self._committing.start()
 
     def join(self) -> None:
-        """Become its member, as which alone batches are committed: nobody waits for that before."""
+        """Join the group: only its member commits batches.  No call waits for that before the first commit."""
         self._membership.join()
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ class GroupCommits:
         ``last_commit_at`` is in seconds since 1970, None before the first; ``pending_ms`` is 0 while nothing is due.
         """
         with self._changed:
-            since = self._due_since
-            pending_ms = 0 if since is None else int(1000 * (time.monotonic() - since))
+            due_since = self._due_since
+            pending_ms = 0 if due_since is None else int(1000 * (time.monotonic() - due_since))
             return {
                 "commits": self._counters["commits"],
                 "failures": self._counters["failures"],
@@ -125,8 +125,8 @@ class GroupCommits:
 
     def successor(self) -> RunName | None:
         """The newer run that has taken the group over, if it is known."""
-        later = self._membership.successor
-        return None if later is None else name_of(later)
+        run = self._membership.successor
+        return None if run is None else name_of(run)
 
     def committed(self) -> Offsets:
         """What the real group has, as far as this run committed it."""
@@ -139,9 +139,9 @@ class GroupCommits:
         return self._membership.run_epoch
 
     def in_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the real group has now, whoever committed it."""
-        known = self._membership.committed(partitions)
-        return {tp: found.offset for tp, found in known.items() if found.offset is not None}
+        """The offsets that the real group has now, of any client."""
+        committed = self._membership.committed(partitions)
+        return {tp: entry.offset for tp, entry in committed.items() if entry.offset is not None}
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -154,11 +154,11 @@ class GroupCommits:
         return self._first.replayed(end, ids)
 
     def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str], entering: Offsets) -> None:
-        """Pin what is planned of the first batch; ``entering``: beginnings of what only ``end`` has."""
+        """Commit the plan of the first batch; ``entering``: beginnings of partitions that only ``end`` has."""
         with self._reserving:
-            taken = self._first.plan(start, end, ids, entering, START_S)
+            committed = self._first.plan(start, end, ids, entering, START_S)
             with self._changed:
-                self._committed.update(taken)
+                self._committed.update(committed)
 
     def stands_in(self, ids: Mapping[str, str]) -> None:
         """Of which topics the offsets are that are committed from now on."""
@@ -173,10 +173,10 @@ class GroupCommits:
     ) -> dict[TopicPartition, ObservedEpochs]:
         """What the group knows of that: committed offsets in the topics with these ids, with their epochs."""
         return {
-            tp: ObservedEpochs(known.offset, known.epoch)
-            for tp, known in self._membership.committed(partitions).items()
-            if known.offset is not None and known.epoch >= 0
-            if ids.get(tp.topic, "") in (decode(known.metadata).topic, "")
+            tp: ObservedEpochs(entry.offset, entry.epoch)
+            for tp, entry in self._membership.committed(partitions).items()
+            if entry.offset is not None and entry.epoch >= 0
+            if ids.get(tp.topic, "") in (decode(entry.metadata).topic, "")
         }
 
     def begin(self, start: Offsets) -> int:
@@ -189,7 +189,7 @@ class GroupCommits:
 
     def follow(self, generation: Callable[[], int]) -> None:
         """Look at the group's generation from now on, so that there is always one left that is reserved."""
-        self._used = generation
+        self._current_generation = generation
 
     def _reserve(self, offsets: Offsets, pin: str, plan: str) -> None:
         # The start of a run is what a checkpoint or an option says, also where the group has gone further: a reset.
@@ -218,14 +218,14 @@ class GroupCommits:
         """As ``commit``, without waiting for anything; from any thread."""
         with self._changed:
             if offsets != self._flushed or self._first.pinned:
-                self._wanted = dict(offsets)
+                self._target = dict(offsets)
                 self._due_since = self._due_since or time.monotonic()
                 self._changed.notify_all()
 
     def flush(self, timeout_s: float = QUICK_S) -> bool:
         """Wait until Kafka has all that was committed; whether it has.  Raises what ended the membership for good."""
         with self._changed:
-            done = self._changed.wait_for(lambda: self._wanted is None or self.failure() is not None, timeout_s)
+            done = self._changed.wait_for(lambda: self._target is None or self.failure() is not None, timeout_s)
         failure = self.failure()
         if failure is not None:
             raise failure
@@ -236,19 +236,19 @@ class GroupCommits:
         with self._changed:
             self._generation = generation
             self._changed.notify_all()
-            reserved = self._changed.wait_for(lambda: self._left() > 0 or self.failure() is not None, START_S)
+            reserved = self._changed.wait_for(lambda: self._unused() > 0 or self.failure() is not None, START_S)
         if not reserved:
             raise CohortError(
                 f"all generations reserved in group {self._options.group_id} are used, and no more could be reserved within "
                 f"{START_S:g} s: its coordinator does not answer. Start the query again when it does; nothing is lost"
             )
 
-    def _left(self) -> int:
+    def _unused(self) -> int:
         """How many generations are reserved and not used yet."""
         run_epoch = self._membership.run_epoch
         if run_epoch.own is None:
             return GENERATION_BLOCK
-        return run_epoch.last_generation - max(self._generation, self._used())
+        return run_epoch.last_generation - max(self._generation, self._current_generation())
 
     # --- the thread ---------------------------------------------------------------------------------------
 
@@ -260,21 +260,21 @@ class GroupCommits:
 
     def _due(self) -> bool:
         now = time.monotonic()
-        return (self._wanted is not None and now >= self._next_commit) or (
-            self._left() <= GENERATION_MARGIN and now >= self._next_reserve
+        return (self._target is not None and now >= self._next_commit) or (
+            self._unused() <= GENERATION_MARGIN and now >= self._next_reserve
         )
 
     def _work(self) -> None:
-        """Reserve what will be needed, commit what is wanted; what fails is tried again after a pause."""
-        if self._left() <= GENERATION_MARGIN and time.monotonic() >= self._next_reserve:
+        """Reserve generations before they run out, and commit ``_target``; what fails is tried again after a pause."""
+        if self._unused() <= GENERATION_MARGIN and time.monotonic() >= self._next_reserve:
             self._reserve_more()
         with self._changed:
-            wanted = None if self._wanted is None else dict(self._wanted)
-        if wanted is None or time.monotonic() < self._next_commit:
+            target = None if self._target is None else dict(self._target)
+        if target is None or time.monotonic() < self._next_commit:
             return
         self._next_commit = time.monotonic() + RETRY_S
         try:
-            self._commit_now(self._changes(wanted), self._membership.run_epoch.metadata(), COMMIT_S)
+            self._commit_now(self._changes(target), self._membership.run_epoch.metadata(), COMMIT_S)
         except CohortError as error:
             self._next_commit = time.monotonic() + RETRY_S
             log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
@@ -283,12 +283,12 @@ class GroupCommits:
             return
         with self._changed:
             self._next_commit = 0.0
-            self._first.over()
-            self._flushed = wanted
+            self._first.drop_pin()
+            self._flushed = target
             # What has come meanwhile has been due for no longer than this commit took.
-            self._due_since = None if self._wanted == wanted else time.monotonic()
-            if self._wanted == wanted:
-                self._wanted = None
+            self._due_since = None if self._target == target else time.monotonic()
+            if self._target == target:
+                self._target = None
             self._changed.notify_all()
 
     def _reserve_more(self) -> None:
@@ -300,7 +300,7 @@ class GroupCommits:
             log.warning(
                 "group %s: %d generations left, no more could be reserved, trying again: %s",
                 self._options.group_id,
-                self._left(),
+                self._unused(),
                 error,
             )
             self._next_reserve = time.monotonic() + RETRY_S
@@ -312,30 +312,30 @@ class GroupCommits:
             self._failure = error
             self._changed.notify_all()
 
-    def _changes(self, wanted: Offsets) -> Offsets:
+    def _changes(self, target: Offsets) -> Offsets:
         """What differs from the last commit; everything where a pin is to be replaced."""
         with self._changed:
             # With a topic that is gone Kafka forgets its offsets, and one of its name begins without any.
-            self._committed = {tp: offset for tp, offset in self._committed.items() if tp in wanted}
+            self._committed = {tp: offset for tp, offset in self._committed.items() if tp in target}
         if self._first.pinned:
-            return wanted
-        return {tp: offset for tp, offset in wanted.items() if self._committed.get(tp) != offset}
+            return target
+        return {tp: offset for tp, offset in target.items() if self._committed.get(tp) != offset}
 
     def _commit_now(self, offsets: Offsets, metadata: str, timeout_s: float) -> None:
         began = time.monotonic()
-        known = self.committed()
-        # Below what this run committed itself lies only a log that was cut or created anew, which was accepted as data loss.
-        lower = {tp for tp, at in offsets.items() if at < known.get(tp, at)}
+        committed = self.committed()
+        # Below its own commit a run goes only in a log that was cut, or a recreated topic: a data loss that was accepted.
+        lower = {tp for tp, offset in offsets.items() if offset < committed.get(tp, offset)}
         for reset, partitions in ((False, offsets.keys() - lower), (True, lower)):
             try:
-                taken = self._membership.commit(
+                accepted = self._membership.commit(
                     {tp: (offsets[tp], metadata) for tp in partitions}, timeout_s, reset=reset
                 )
             except CohortError:
                 self._counters["failures"] += 1
                 raise
             with self._changed:
-                self._committed.update(taken)
+                self._committed.update(accepted)
         with self._changed:
             self._counters["commits"] += 1
             self._durations.add(round((time.monotonic() - began) * 1000))

@@ -43,7 +43,7 @@ DENIED_S = 60.0
 COMMITS_S = 30.0
 """How long a query that is asked waits for its commits before it plans a further batch."""
 FAREWELL_S = 2.0
-"""How long a fenced run's end waits until the newer one has been told."""
+"""How long a fenced run's end waits until the newer one has its record."""
 FIRST = 100
 """Partitions, from the first committed one, beside which a request is looked for."""
 ANSWER_S = 30.0
@@ -54,32 +54,32 @@ def take_over(options: SourceOptions, pause: Callable[[float], None]) -> bool:
     """Have the driver that runs stop at a clean point; whether it did.  Raises CohortError: no permission, overtaken."""
     client = HandoverClient(options.kafka, options.group_id)
     try:
-        asking = ask(client, options.handover_timeout_ms, pause)
+        side = ask(client, options.handover_timeout_ms, pause)
     finally:
         client.close()
-    words = in_words(asking, options.group_id)
-    if asking.state is AskingState.OVERTAKEN:
+    words = in_words(side, options.group_id)
+    if side.state is AskingState.OVERTAKEN:
         raise CohortError(f"{words}: one of the two takes the group over, and this one ends; nothing was read")
-    if asking.state in (AskingState.GRANTED, AskingState.ABSENT):
+    if side.state in (AskingState.GRANTED, AskingState.ABSENT):
         log.info("%s", words)
     else:
         log.warning(
-            "%s. This query goes on as without handover=graceful: it fences whoever still runs, whose last batch, if "
-            "it is in no commit log yet, is read again",
+            "%s. This query goes on as without handover=graceful: it fences a driver that still runs, whose last batch, "
+            "if it is in no commit log yet, is read again",
             words,
         )
-    return asking.state is AskingState.GRANTED
+    return side.state is AskingState.GRANTED
 
 
 def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
     """Raises CohortError where a checkpoint says otherwise than the driver that handed over."""
-    apart = {tp: (at, committed[tp]) for tp, at in start.items() if committed.get(tp, at) != at}
-    if not apart:
+    differing = {tp: (offset, committed[tp]) for tp, offset in start.items() if committed.get(tp, offset) != offset}
+    if not differing:
         return
-    tp, (at, ended) = min(apart.items())
+    tp, (offset, ended) = min(differing.items())
     raise CohortError(
         f"group {group_id} was handed over, but the checkpoint of this query begins elsewhere than the one before ended: "
-        f"{tp.topic}-{tp.partition} at {at} instead of {ended} ({len(apart)} partitions differ), so records would be "
+        f"{tp.topic}-{tp.partition} at {offset} instead of {ended} ({len(differing)} partitions differ), so records would be "
         "doubled or lost. Nothing was read. Give the query a new checkpointLocation; or write on in this one with cohort "
         "handover --to-checkpoint; where both have one checkpointLocation, start the query again. To begin where the "
         "checkpoint says, leave handover out"
@@ -87,11 +87,11 @@ def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
 
 
 def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
-    """Who watches for a run that has reserved its number; not started yet."""
+    """The watch of a run that has reserved its number; not started yet."""
     run = name_of(commits.run_epoch.own or NO_RECORD)
 
     def places() -> list[TopicPartition]:
-        # Whoever asks writes beside the first partition that this run has committed.
+        # An asking driver writes beside the first partition that this run has committed.
         return sorted(commits.committed())[:FIRST]
 
     client = HandoverClient(options.kafka, options.group_id, places)
@@ -117,7 +117,7 @@ class HandoverWatch:
         self._successor = successor
         self._fenced_runs: frozenset[str] = frozenset()  # that stand in Kafka as fenced by this run
         self._fencings = 0
-        self._farewell_over = False  # the successor was told, or can't be
+        self._farewell_over = False  # the successor has its record, or can't get one
         self._changed = threading.Condition()
         self._running = RunningSide()
         self._planned: Offsets | None = None  # the end of the last batch
@@ -183,16 +183,16 @@ class HandoverWatch:
         self.check()
 
     def logged(self, end: Offsets) -> None:
-        """As ``reach``, of the batch that was planned to ``end``, told by a listener: raises nothing, waits for nothing."""
+        """As ``reach`` for the batch that was planned to ``end``, when a listener reports it; raises nothing, does not wait."""
         with self._changed:
             if end == self._planned:
                 self._feed(machine.ReachedCleanPoint())
 
-    def decline(self, why: str) -> None:
-        """No request is heard: it can't be told when batches are in the commit log.  The next driver fences this one."""
+    def decline(self, reason: str) -> None:
+        """Take no request: when batches are in the commit log is not known here.  The next driver fences this one."""
         if not self._declines:
             self._declines = True
-            log.info("group %s: this query hands over to no other: %s", self._client.group_id, why)
+            log.info("group %s: this query hands over to no other: %s", self._client.group_id, reason)
 
     def _await_commits(self) -> None:
         """Wait until Kafka has all commits, or ``COMMITS_S`` are over: then the query goes on."""
@@ -208,9 +208,9 @@ class HandoverWatch:
 
     def _handed_over(self) -> CohortError:
         record = self._running.request
-        who = f" to {record.text}" if record is not None and record.text else ""
+        recipient = f" to {record.text}" if record is not None and record.text else ""
         return CohortError(
-            f"HANDED_OVER: group {self._client.group_id} was handed over{who}: every batch of this query is in its checkpoint "
+            f"HANDED_OVER: group {self._client.group_id} was handed over{recipient}: every batch of this query is in its checkpoint "
             "and committed, and the next driver goes on from there. The query has ended on purpose; nothing is to be done",
             "HANDED_OVER",
         )
@@ -219,19 +219,19 @@ class HandoverWatch:
 
     def _feed(self, event: machine.RunningEvent) -> None:
         with self._changed:
-            before = self._running.state
+            old = self._running.state
             self._running = machine.step_running(self._running, event)
             self._changed.notify_all()
-            after = self._running.state
-        if after is not before and {before, after} & {RunningState.COMMITTING, RunningState.PARKED}:
-            log.info("group %s: hand-over: %s", self._client.group_id, after)
+            new = self._running.state
+        if new is not old and {old, new} & {RunningState.COMMITTING, RunningState.PARKED}:
+            log.info("group %s: hand-over: %s", self._client.group_id, new)
 
     def _wait(self) -> bool:
         with self._changed:
             while not self._closed and self._running.state is not RunningState.COMMITTING:
-                if (left := self._next_look - time.monotonic()) <= 0:
+                if (left_s := self._next_look - time.monotonic()) <= 0:
                     break
-                self._changed.wait(left)
+                self._changed.wait(left_s)
             return not self._closed
 
     def _work(self) -> None:
@@ -246,7 +246,7 @@ class HandoverWatch:
             self._farewell_over = self._successor() is not None
             if not self._denied:
                 self._denied = True
-                log.info("nobody can ask this query to hand over, and a newer driver fences it: %s", error)
+                log.info("no driver can ask this query to hand over, and a newer one fences it: %s", error)
         except HandoverDelayed as error:
             log.debug("%s", error)
 
@@ -277,7 +277,7 @@ class HandoverWatch:
         try:
             if self._flush(WATCH_S):
                 event, self._next_look = machine.CommitsTaken(), 0.0
-        except CohortError as error:  # fenced, for one: the query is told of it by its next commit
+        except CohortError as error:  # fenced, for one: the query's next commit raises it
             log.debug("%s", error)
             event = machine.CommitsDelayed()  # the next look finds the request again
         with self._changed:
@@ -320,7 +320,7 @@ class HandoverWatch:
 
     def _fail(self, error: CohortError) -> None:
         """The query goes on, and can't be asked any more."""
-        log.warning("nobody can ask this query to hand over: %s", error)
+        log.warning("no driver can ask this query to hand over: %s", error)
         with self._changed:
             self._closed = True
             if not self.handed_over:

@@ -22,7 +22,7 @@ from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
+from sparkcohort.runtime.shell.driver.client_thread import ClientThread, CommitDelayed, RetryLater
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
 from sparkcohort.runtime.shell.driver.membership_settings import READ_TIMEOUT_S, member_settings, membership_config
 from sparkcohort.runtime.shell.kafka import clients, errors
@@ -41,7 +41,7 @@ REPLACE_S = 0.5  # in which a driver takes its own last run's place: a tenth of 
 HEARTBEATS = 2  # in which a member that runs rejoins
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
-_GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
+_NO_PARTITION = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
 
 
 class GroupMembership:
@@ -54,15 +54,15 @@ class GroupMembership:
         topics: Callable[[], Mapping[str, int]],
         doubted: Callable[[], None] | None = None,
     ) -> None:
-        """``client`` asks who else is in the group.  ``topics`` tells the topics read and their partition counts, now and whenever asked (``LogEnds.topics``).
+        """``client`` describes the group.  ``topics`` returns the topics that are read, with their partition counts (``LogEnds.topics``).
 
-        ``doubted`` is called when the brokers say otherwise (``LogEnds.doubt``).
+        ``doubted`` is called when the brokers contradict them (``LogEnds.doubt``).
         """
         self._options = options
         self._topics = topics
         self._doubted = doubted
         self._conf = {**options.kafka, "group.id": options.group_id}
-        # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
+        # Short against the limit of ``start``: librdkafka reports why no broker answers (no permission, say) between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
         self._rejoin_s = HEARTBEATS * options.heartbeat_interval_ms / 1000
         self._foreign_members = ForeignMembers(
@@ -70,8 +70,8 @@ class GroupMembership:
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
-        # What was told last: the event is made anew only for other topics, since every commit tells of them.
-        self._told: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
+        # The last event, used again while the topics are the same: every commit sends one.
+        self._last_topics: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
         self._jobs = ClientThread(self._check, self._changed)
         self._membership = machine.new_membership(membership_config(options), secrets.token_hex(4), now_ms())
@@ -85,36 +85,36 @@ class GroupMembership:
         self._files = ChangedFiles(options.kafka)  # another client, where they have changed and this one
         self._troubled = False  # has met an error, maybe for their sake
         self._consumer: Consumer | None = None
-        self._made = 0  # the machine's number of the client
+        self._client_number = 0  # the machine's number of the client
         self.clients_replaced = 0
         """How many clients got no answer for so long that another was made."""
         self._thread = Supervised(
             "cohort-kafka-group", self._goes_on, self._run_once, self._fail, amend=self._jobs.amend, ended=self._on_end
         )
 
-    # --- for everybody -------------------------------------------------------------------------------
+    # --- for any thread -------------------------------------------------------------------------------
 
     def start(self, timeout_s: float, *, handed_over: bool = False) -> None:
-        """Find out what earlier runs have left; where anybody is in the group, join first.
+        """Find out what earlier runs have left; where the group has a member, join first.
 
-        An older driver is fenced before its last offsets are read, and told of unless it has ``handed_over``.  Raises ``CohortError``: no permission on group or topic,
+        An older driver is fenced before its last offsets are read, and logged unless it has ``handed_over``.  Raises ``CohortError``: no permission on group or topic,
         another protocol in the way, no answer in time.
         """
         self._tell_topics()
-        if not self._foreign_members.nobody(self._membership.partitions):
+        if not self._foreign_members.is_empty(self._membership.partitions):
             self.join()
-        self._consumer, self._made = self._new_client(), self._membership.client
+        self._consumer, self._client_number = self._new_client(), self._membership.client
         self._thread.start()
         if not self._await_place(timeout_s):
-            raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
+            raise errors.not_joined(self._options, timeout_s, self._foreign_members.other_members())
         if not handed_over:
             self._foreign_members.tell_predecessor(self._membership.reservation.predecessor)
 
     def _await_place(self, timeout_s: float) -> bool:
-        """Wait until this run is ready, and for no driver that is gone; whether it is ready."""
-        others = self._foreign_members
-        # One that runs hears of the rebalance by its next heartbeat, and rejoins.
-        for patience_s, remove in ((REPLACE_S, others.remove_former), (self._rejoin_s, others.remove_drivers)):
+        """Wait until this run is ready, taking out drivers that do not rejoin; returns whether it is."""
+        foreign = self._foreign_members
+        # A driver that runs hears of the rebalance by its next heartbeat, and rejoins: it is not taken out.
+        for patience_s, remove in ((REPLACE_S, foreign.remove_former), (self._rejoin_s, foreign.remove_drivers)):
             if self._await(self._is_ready, min(patience_s, timeout_s)):
                 return True
             timeout_s = max(0.0, timeout_s - patience_s)
@@ -152,7 +152,7 @@ class GroupMembership:
 
     def foreign_members(self) -> dict[str, int]:
         """How many consumers of others have been found with partitions that this query reads, and have some now."""
-        return {"found": self._foreign_members.found, "present": self._foreign_members.present}
+        return {"found": self._foreign_members.total, "present": self._foreign_members.present}
 
     @property
     def state(self) -> MembershipState:
@@ -172,9 +172,9 @@ class GroupMembership:
         self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
     ) -> dict[TopicPartition, Committed]:
         """What is committed for each partition.  Raises ``CohortError``: an error is never "no offset"."""
-        wanted = tuple(partitions)
+        partitions = tuple(partitions)
         result: dict[TopicPartition, Committed] = self._jobs.run(
-            lambda: self._ask(lambda number: s.FetchRequested(number, wanted)),
+            lambda: self._ask(lambda number: s.FetchRequested(number, partitions)),
             timeout_s,
             f"committed offsets of group {self._options.group_id}",
         )
@@ -287,13 +287,13 @@ class GroupMembership:
             case s.AnswerError(_, error):
                 raise error
             case s.AnswerLater(_, reason):
-                raise Again(reason)
-        raise Again("the membership gave no answer")
+                raise RetryLater(reason)
+        raise RetryLater("the membership gave no answer")
 
     def _start_over(self) -> None:
-        """After an error that nobody thought of it is not known how the client stands: another one joins.
+        """After an unexpected error, which leaves the client in an unknown state: another one joins.
 
-        Actions that were not carried out were meant for the one before, answers for askers who have been told of the error.
+        Actions that were not carried out were for the old client, answers for callers that have the error already.
         """
         self._actions, self._result = (), None
         self._answers.clear()
@@ -302,7 +302,7 @@ class GroupMembership:
 
     def _on_end(self) -> None:
         self._feed(s.Close())
-        self._jobs.refuse()  # first: destroying a client may wait for a name that nobody resolves
+        self._jobs.refuse()  # first: destroying a client may wait for a name that does not resolve
         self._drop_client()
 
     def _fail(self, error: CohortError) -> None:
@@ -311,27 +311,27 @@ class GroupMembership:
     def _feed(self, event: s.MembershipEvent) -> None:
         """Have the machine take an event; what it wants done is carried out between polls."""
         with self._changed:
-            before = self._membership
-            after, actions = machine.step(before, event, now_ms())
-            self._membership, self._actions, self._failure = after, self._actions + actions, after.failure
+            old = self._membership
+            new, actions = machine.step(old, event, now_ms())
+            self._membership, self._actions, self._failure = new, self._actions + actions, new.failure
             # Nothing else makes it worth while to ask again.
-            if (after.state, after.informed) != (before.state, before.informed):
+            if (new.state, new.informed) != (old.state, old.informed):
                 self._changed.notify_all()
-        if after.state is not before.state:
-            log.debug("group %s: membership %s -> %s", self._options.group_id, before.state.value, after.state.value)
-        if after.failure is not before.failure:
-            log.error("%s", after.failure)
+        if new.state is not old.state:
+            log.debug("group %s: membership %s -> %s", self._options.group_id, old.state.value, new.state.value)
+        if new.failure is not old.failure:
+            log.error("%s", new.failure)
 
     def _tell_topics(self) -> None:
         """The topics that are there, and the partitions of them that this query reads."""
-        topics, (told, change) = self._topics(), self._told
-        if topics != told:
+        topics, (last_topics, change) = self._topics(), self._last_topics
+        if topics != last_topics:
             fixed = frozenset(self._options.subscription.partitions)
-            there = frozenset(
+            existing = frozenset(
                 TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)
             )
-            change = s.TopicsChanged(tuple(sorted(topics)), there & fixed if fixed else there)
-            self._told = topics, change
+            change = s.TopicsChanged(tuple(sorted(topics)), existing & fixed if fixed else existing)
+            self._last_topics = topics, change
         self._feed(change)
 
     # --- actions ---------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ class GroupMembership:
         failure = self._foreign_members.look(missing)
         if failure is not None:
             self._fail(failure)
-        elif self._foreign_members.asking:
+        elif self._foreign_members.is_asking:
             self._feed(s.Describing())
 
     def _called(self, call: int, request: Callable[[], s.MembershipEvent]) -> s.MembershipEvent:
@@ -394,7 +394,7 @@ class GroupMembership:
             return request()
         except KafkaException as error:
             return self._unsuccessful(call, error)
-        except Again as error:
+        except RetryLater as error:
             return s.CallFailed(call, str(error))
 
     def _fetch(self, call: int, partitions: tuple[TopicPartition, ...]) -> s.MembershipEvent:
@@ -407,30 +407,30 @@ class GroupMembership:
         )
 
     def _commit(self, call: int, offsets: tuple[s.OffsetToCommit, ...]) -> s.MembershipEvent:
-        sent = [Position(*each.partition, each.offset, each.metadata, each.epoch) for each in offsets]
+        positions = [Position(*each.partition, each.offset, each.metadata, each.epoch) for each in offsets]
         try:
-            answers = self._client().commit(offsets=sent, asynchronous=False) or []
+            answers = self._client().commit(offsets=positions, asynchronous=False) or []
         except KafkaException as error:
-            if clients.code_of(error) in _GONE:
+            if clients.code_of(error) in _NO_PARTITION:
                 return s.UnknownTopicOrPartition(call)
             raise
-        taken = {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.error is None}
+        accepted = {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.error is None}
         refused = [
             (TopicPartition(each.topic, each.partition), each.error) for each in answers if each.error is not None
         ]
-        gone = tuple(tp for tp, error in refused if error.code() in _GONE)
-        wrong = next((error for _, error in refused if error.code() not in _GONE), None)
+        deleted = tuple(tp for tp, error in refused if error.code() in _NO_PARTITION)
+        wrong = next((error for _, error in refused if error.code() not in _NO_PARTITION), None)
         result = None
         if wrong is not None:
             result = self._unsuccessful(call, KafkaException(wrong), clients.topics_with(wrong, answers))
         if isinstance(result, s.CallRefused):
             return result
-        return s.CommitAnswered(call, taken, gone, result.error if result is not None else "")
+        return s.CommitAnswered(call, accepted, deleted, result.error if result is not None else "")
 
     def _unsuccessful(
         self, call: int, error: KafkaException, topics: Collection[str] = ()
     ) -> s.CallFailed | s.CallRefused:
-        """Sorts an error of a request about ``topics``: what ends the membership is told at once, the rest is for another try."""
+        """Sorts an error of a request about ``topics``: one that ends the membership is fed at once, others are tried again."""
         inner = clients.error_of(error)
         if inner is not None:
             if inner.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
@@ -443,14 +443,14 @@ class GroupMembership:
 
     def _client(self) -> Consumer:
         """The client, or, where there is none any more, another one.  Raises Again where none can be made now."""
-        if self._consumer is None or self._made != self._membership.client:
+        if self._consumer is None or self._client_number != self._membership.client:
             self._drop_client()
             try:
                 self._consumer = self._new_client()
             except CohortError as error:  # for want of threads, say: with these options one was made before
-                raise Again(str(error)) from None
+                raise RetryLater(str(error)) from None
             self._feed(s.ClientCreated())
-            self._made = self._membership.client  # the machine knows of it: before, it is not in use
+            self._client_number = self._membership.client  # the machine knows of it: before, it is not in use
         return self._consumer
 
     def _new_client(self) -> Consumer:
@@ -493,8 +493,8 @@ class GroupMembership:
         if code in _FENCED or error.fatal():
             self._feed(s.Fenced(error.name()))
             return
-        failure = errors.permanent(error, self._options, self._foreign_members.everybody, topics)
+        failure = errors.permanent(error, self._options, self._foreign_members.other_members, topics)
         if failure is not None:
             self._feed(s.LoginFailed(failure) if code in errors.AUTHENTICATION else s.StepFailed(failure))
-        elif code not in _GONE:
+        elif code not in _NO_PARTITION:
             log.debug("group %s: %s", self._options.group_id, clients.text_of(error))

@@ -1,6 +1,6 @@
 """Asking the leaders where the logs end: one ListOffsets to each, side by side, so that a silent broker costs its own only.
 
-A leader that takes longer than it usually does is *silent*: nobody waits for it until it has answered.  Its question stays
+A leader that takes longer than it usually does is *silent*: no round waits for it until it has answered.  Its question stays
 open, and is repeated, so that its return is seen.
 """
 
@@ -32,7 +32,7 @@ ERROR_GAP_S = 0.1  # the same where some answered with an error: it costs them a
 
 
 class End(NamedTuple):
-    """An offset, and the epoch of the leader that told it (where that is asked: of the log's end); -1 where it tells none."""
+    """An offset, and the epoch of the leader that answered it (for the log's end only); -1 where there is none."""
 
     offset: int
     epoch: int
@@ -66,8 +66,8 @@ def ask_leaders(
 
 
 def _split_outcomes(listed: _Listed, partitions: Mapping[TopicPartition, object]) -> tuple[Answers, Reasons]:
-    answers = {tp: End(at.offset, at.epoch) for tp, at in listed.items() if not at.error}
-    errors = {tp: clients.text_of(KafkaError(at.error)) for tp, at in listed.items() if at.error}
+    answers = {tp: End(entry.offset, entry.epoch) for tp, entry in listed.items() if not entry.error}
+    errors = {tp: clients.text_of(KafkaError(entry.error)) for tp, entry in listed.items() if entry.error}
     untold = dict.fromkeys((tp for tp in partitions if tp not in listed), "its leader has left it out of the answer")
     return answers, {**errors, **untold}
 
@@ -110,7 +110,7 @@ class EndRounds:
                 self._ask(node, layout)
 
     def is_over(self) -> bool:
-        """Whether nobody owes an answer who is worth waiting for."""
+        """Whether no answer is missing, but for silent leaders'."""
         return all(leader.future is None or leader.silence for leader in self._leaders.values())
 
     def step(self, layout: Layout) -> bool:
@@ -131,7 +131,7 @@ class EndRounds:
 
     def reasons(self, layout: Layout) -> Reasons:
         """Why partitions have no end, as of the last answers."""
-        refused = {tp: why for each in self._errors.values() for tp, why in each.items() if tp in layout.leaders}
+        refused = {tp: reason for each in self._errors.values() for tp, reason in each.items() if tp in layout.leaders}
         silent = {node: leader.silence for node, leader in self._leaders.items() if leader.silence}
         return refused | {tp: silent[node] for node in silent for tp in layout.by_leader.get(node, ())}
 
@@ -180,8 +180,8 @@ class EndRounds:
         leader.silence, leader.silences = "", 0
         return was_silent
 
-    def _fall_silent(self, node: int, leader: _Leader, why: str, layout: Layout) -> None:
-        leader.silence, leader.silences = why, leader.silences + 1
-        if leader.silences == 2:  # told at the second silence: a busy machine is late once now and then
-            where = f"broker {node} ({layout.address(node)})"
-            clients.log.warning("%s does not answer; its partitions are left out until it does", where)
+    def _fall_silent(self, node: int, leader: _Leader, reason: str, layout: Layout) -> None:
+        leader.silence, leader.silences = reason, leader.silences + 1
+        if leader.silences == 2:  # logged at the second silence: a busy machine is late now and then
+            broker = f"broker {node} ({layout.address(node)})"
+            clients.log.warning("%s does not answer; its partitions are left out until it does", broker)

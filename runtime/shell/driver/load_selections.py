@@ -34,11 +34,11 @@ def claim(load_id: str, selected: Selection) -> None:
     places = tuple(sorted(selected.places, key=repr))  # Spark tells them in any order
     fingerprint = hashlib.sha256(repr(selected._replace(places=places)).encode()).hexdigest()
     try:
-        before = _first(home() / FOLDER, load_id, fingerprint)
+        first = _first(home() / FOLDER, load_id, fingerprint)
     except (OSError, CohortError) as error:
         log.warning("whether this load() has been read with another filter is not known: %s", error)
         return
-    if before != fingerprint:
+    if first != fingerprint:
         raise OptionError(
             "option pushDownPredicate: this load() has been read with another filter, and Spark keeps one selection for all "
             "DataFrames of a load(): call load() anew for each filter, or leave the option out"

@@ -1,6 +1,6 @@
 """Where the logs end, now: asked for on the thread of the one client, coalesced, with silent brokers set apart.
 
-Nothing is asked while nobody waits for an answer, except for metadata (new topics and partitions, moved leaders) every
+Nothing is asked while no call waits for an answer, except for metadata (new topics and partitions, moved leaders) every
 ``metadata.max.age.ms``.  With ``isolation.level=read_committed`` the end is the last stable offset, as for Spark's
 source; ``log_lookup`` tells what lies beyond it.  How brokers are asked is in ``list_offsets``.
 """
@@ -60,10 +60,10 @@ class LogEnds:
         self._look: Future[Metadata] | None = None
         self._looked_at = 0.0
         self._served_by_look = 0  # the newest request for answers when metadata were looked at last
-        self._untold = False  # whether the listener is to hear of a change
+        self._untold = False  # whether a change has not been passed to the listener yet
         # What the lock guards.
         self._doubted = self._started = self._closed = False
-        self._asked = 0  # number of the newest request for answers
+        self._requests = 0  # number of the newest request for answers
         self._served = 0  # and of the newest one answered
         self._looks = 0
         self._layout = Layout({})
@@ -104,10 +104,10 @@ class LogEnds:
         look()
         deadline = time.monotonic() + timeout_s
         with self._changed:
-            self._asked += 1
-            mine = self._asked
+            self._requests += 1
+            request = self._requests
             self.client.wake()
-            while not self._closed and self._failure is None and self._served < mine:
+            while not self._closed and self._failure is None and self._served < request:
                 if not self._changed.wait(max(deadline - time.monotonic(), 0.0)):
                     break
             if self._failure is not None:
@@ -115,12 +115,12 @@ class LogEnds:
             return self._snapshot()
 
     def snapshot(self) -> Snapshot:
-        """What is known without asking anybody."""
+        """What is known now; asks no broker."""
         with self._changed:
             return self._snapshot()
 
     def layout(self) -> Layout:
-        """Which partitions there are, and who leads them, as last heard."""
+        """The partitions and their leaders by the last metadata."""
         with self._changed:
             return self._layout
 
@@ -136,17 +136,17 @@ class LogEnds:
     def racks(self) -> dict[str, list[frozenset[str]]]:
         """By topic, for each partition the racks of its replicas; empty where no option says that racks count."""
         with self._changed:
-            known = self._layout.racks
-        if not known:
+            racks = self._layout.racks
+        if not racks:
             return {}
         nowhere = frozenset[str]()
         return {
-            topic: [known.get(TopicPartition(topic, number), nowhere) for number in range(count)]
+            topic: [racks.get(TopicPartition(topic, number), nowhere) for number in range(count)]
             for topic, count in self.topics().items()
         }
 
     def doubt(self) -> None:
-        """Somebody has heard that what is known of the topics is out of date: the metadata are to be looked at soon."""
+        """Have the metadata read soon: an answer contradicts them."""
         with self._changed:
             self._doubted = True
             self.client.wake()
@@ -166,36 +166,36 @@ class LogEnds:
 
     def at_timestamp(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after each time in milliseconds, None where no record is that young."""
-        found = self._look_up(times)
-        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+        offsets = self._look_up(times)
+        return {tp: offset if offset >= 0 else None for tp, offset in offsets.items()}
 
     def behind_transactions(self, positions: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """Those of the positions, all behind their log's end, that the log has: a transaction is open before them.
 
         So it is where an uncommitted reader has come to them.  The end is the last stable offset with ``read_committed``, and
-        nothing is lost.  Those of which nobody tells are among them, since nothing speaks for a loss then.  ``LogLookup`` warns.
+        nothing is lost.  Those without an answer are among them, since nothing speaks for a loss then.  ``LogLookup`` warns.
         """
         if not self._committed_only or not positions:
             return frozenset()
-        wanted = dict.fromkeys(positions, LATEST)
-        ends, reasons = ask_leaders(self.client, self.layout(), wanted, LOOK_UP_S, committed=False)
-        for tp, why in reasons.items():
-            log.info("%s: not known whether a transaction is open: %s", names_of([tp]), why)
-        return frozenset(tp for tp, at in positions.items() if tp in reasons or ends[tp].offset >= at)
+        specs = dict.fromkeys(positions, LATEST)
+        ends, reasons = ask_leaders(self.client, self.layout(), specs, LOOK_UP_S, committed=False)
+        for tp, reason in reasons.items():
+            log.info("%s: not known whether a transaction is open: %s", names_of([tp]), reason)
+        return frozenset(tp for tp, offset in positions.items() if tp in reasons or ends[tp].offset >= offset)
 
     # --- inside ------------------------------------------------------------------------------------
 
     def _snapshot(self) -> Snapshot:
-        known = self._layout.partitions
-        ends = {tp: end for tp, end in self._ends.items() if tp in known}
-        why = (
-            f"nobody could be asked yet: {self.client.failure_reason}"
+        partitions = self._layout.partitions
+        ends = {tp: end for tp, end in self._ends.items() if tp in partitions}
+        reason = (
+            f"no broker could be asked yet: {self.client.failure_reason}"
             if self.client.failure_reason
             else hold.UNANSWERED
         )
-        unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless, why)
+        unreachable = hold.unreachable(partitions, ends, self._reasons, self._layout.leaderless, reason)
         ids, epochs = self._layout.ids, self._epochs
-        return Snapshot(ends, unreachable, known, ids, self._served, self._looks, epochs)
+        return Snapshot(ends, unreachable, partitions, ids, self._served, self._looks, epochs)
 
     def _apply(self, layout: Layout) -> bool:
         """Take over new metadata; True when partitions came or went."""
@@ -223,15 +223,15 @@ class LogEnds:
             due = min(due, now + TICK_S)
         if self._rounds.step(self._layout):
             with self._changed:
-                self._asked += 1  # a silent broker has answered: what is shown as unreachable is worth asking again
+                self._requests += 1  # a silent broker has answered: what is shown as unreachable is worth asking again
         if self._round is not None and self._rounds.is_over():
             self._publish(self._round)
             self._round = None
-        if self._round is None and self._served < self._asked:
+        if self._round is None and self._served < self._requests:
             if now < self._rounds.next_begin():
                 due = min(due, self._rounds.next_begin())
             else:
-                serves = self._asked
+                serves = self._requests
                 self._rounds.begin(self._layout)
                 self._round = serves
                 due = now if self._rounds.is_over() else due
@@ -247,20 +247,20 @@ class LogEnds:
             self._untold = False
         if self._look is not None:
             return float("inf")
-        wrong = self._asked > self._served_by_look and bool(self._reasons or self._layout.leaderless)
+        wrong = self._requests > self._served_by_look and bool(self._reasons or self._layout.leaderless)
         age_s = LOST_LOOK_S if wrong or self._discovery.in_doubt or self._doubted else self._max_age_s
         if wrong and self._rounds.has_refusals():
             age_s = MOVED_LOOK_S
         due = self._looked_at + min(age_s, self._max_age_s)
         if now < due:
             return due
-        self._looked_at, self._served_by_look, self._doubted = now, self._asked, False
+        self._looked_at, self._served_by_look, self._doubted = now, self._requests, False
         self._look = self.client.ask(self._discovery.question(), None, LOOK_TIMEOUT_S)
         return float("inf")
 
     def _take_metadata(self, answer: Future[Metadata]) -> None:
         try:
-            if self._apply(self._discovery.later(answer.result())):
+            if self._apply(self._discovery.next_layout(answer.result())):
                 self._untold = True
         except TransportError as error:
             log.debug("no metadata: %s", error)
@@ -269,11 +269,11 @@ class LogEnds:
 
     def _publish(self, served: int) -> None:
         with self._changed:
-            there = {tp: end for tp, end in self._rounds.answers.items() if tp in self._layout.leaders}
-            self._ends |= {tp: end.offset for tp, end in there.items()}
-            moved = {tp: end.epoch for tp, end in there.items() if end.epoch >= 0 and self._epochs.get(tp) != end.epoch}
-            if moved:
-                self._epochs = {**self._epochs, **moved}
+            ends = {tp: end for tp, end in self._rounds.answers.items() if tp in self._layout.leaders}
+            self._ends |= {tp: end.offset for tp, end in ends.items()}
+            newer = {tp: end.epoch for tp, end in ends.items() if end.epoch >= 0 and self._epochs.get(tp) != end.epoch}
+            if newer:
+                self._epochs = {**self._epochs, **newer}
             self._rounds.answers = {}
             self._reasons, self._served = self._rounds.reasons(self._layout), served
             self._changed.notify_all()
@@ -282,7 +282,7 @@ class LogEnds:
 
     def _look_up(self, specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets by timestamp, tried ``fetchOffset.numRetries`` times."""
-        left, found = dict(specs), dict[TopicPartition, int]()
+        pending, offsets = dict(specs), dict[TopicPartition, int]()
         reasons: dict[TopicPartition, str] = {}
         for attempt in range(self._tries):
             if attempt:
@@ -296,14 +296,14 @@ class LogEnds:
                 layout = self._layout
             if self._closed:
                 raise CohortError("the query is ending", "COORDINATOR_NOT_AVAILABLE")
-            more, reasons = ask_leaders(self.client, layout, left, LOOK_UP_S, committed=self._committed_only)
-            found |= {tp: end.offset for tp, end in more.items()}
-            left = {tp: spec for tp, spec in left.items() if tp not in found}
-            if not left:
-                return found
-        why = next(iter(reasons.values()), hold.LEADERLESS)
+            more, reasons = ask_leaders(self.client, layout, pending, LOOK_UP_S, committed=self._committed_only)
+            offsets |= {tp: end.offset for tp, end in more.items()}
+            pending = {tp: spec for tp, spec in pending.items() if tp not in offsets}
+            if not pending:
+                return offsets
+        reason = next(iter(reasons.values()), hold.LEADERLESS)
         raise CohortError(
-            f"no offsets of {names_of(left)} after {self._tries} tries (fetchOffset.numRetries): {why}; "
+            f"no offsets of {names_of(pending)} after {self._tries} tries (fetchOffset.numRetries): {reason}; "
             "their brokers are down or cut off, or the partitions are gone",
             UNREACHABLE,
         )

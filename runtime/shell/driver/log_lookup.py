@@ -2,7 +2,7 @@
 
 Members tell of the records that they have fetched (``record_ages_watch``).  Before they come, and on executors without an
 agent, nobody has: then the first batches from the committed positions on are read here, a few at a time.  All of it
-happens in the background, at most every ``GAP_S``, and only while somebody asks for the status; but open transactions
+happens in the background, at most every ``GAP_S``, and only while the status is read; but open transactions
 (``open_transactions``) are looked for as long as a query with ``read_committed`` runs, since a warning tells of them.
 """
 
@@ -32,7 +32,7 @@ from sparkcohort.runtime.text import counted
 log = logging.getLogger("sparkcohort.log_lookup")
 
 ROUND_S: Final = 3.0
-"""How long a round waits for records; who has given none by then is asked again when somebody wants to know."""
+"""How long a round waits for records; leaders that gave none by then are asked again in the next one."""
 GAP_S: Final = 10.0
 PATIENCE_S: Final = 3.0
 MOST: Final = 500
@@ -114,18 +114,18 @@ class LogLookup:
                 self._compare_ends(self._log_ends)
             if layout is not None:
                 self._ask_starts(layout)
-                chosen = dict(islice(positions.items(), MOST))
-                read_first_records(self._conf, chosen, ROUND_S, self._tell, lambda: self._closed)
+                sample = dict(islice(positions.items(), MOST))
+                read_first_records(self._conf, sample, ROUND_S, self._tell, lambda: self._closed)
         except Exception:  # the query goes on without these figures
             log.exception("starts of logs, ages of records and open transactions are not known now")
         finally:
             self._end_round()
 
     def _ask_starts(self, layout: Layout) -> None:
-        found = self._ask(layout, EARLIEST)
+        answers = self._ask(layout, EARLIEST)
         with self._lock:
-            known = self._starts | found
-            self._starts = {tp: start for tp, start in known.items() if tp in layout.leaders}
+            starts = self._starts | answers
+            self._starts = {tp: start for tp, start in starts.items() if tp in layout.leaders}
 
     def _compare_ends(self, log_ends: LogEnds) -> None:
         """Look whether transactions are open, and warn of those that stay so."""
@@ -136,20 +136,20 @@ class LogLookup:
             snapshot = log_ends.refresh(PATIENCE_S)
         except CohortError:  # the query ends, and says why
             return
-        heard = ends.keys() & snapshot.ends.keys() - snapshot.unreachable.keys() if snapshot.answer > answer else ()
-        told, now = {tp: BothEnds(snapshot.ends[tp], ends[tp]) for tp in heard}, now_ms()
+        fresh = ends.keys() & snapshot.ends.keys() - snapshot.unreachable.keys() if snapshot.answer > answer else ()
+        both_ends, now = {tp: BothEnds(snapshot.ends[tp], ends[tp]) for tp in fresh}, now_ms()
         with self._lock:
-            before = {tp: track for tp, track in self._tracks.items() if tp in layout.leaders}
-            self._tracks = open_transactions.after_round(before, told, now)
-            late = open_transactions.worth_warning(before, self._tracks, now)
-            held = open_transactions.standing(self._tracks, now)
+            tracks = {tp: track for tp, track in self._tracks.items() if tp in layout.leaders}
+            self._tracks = open_transactions.after_round(tracks, both_ends, now)
+            late = open_transactions.worth_warning(tracks, self._tracks, now)
+            standing = open_transactions.standing(self._tracks, now)
         if late:
             log.warning(
                 "%s: open transactions hold %s up, for %.0f s by now, as isolation.level is read_committed; "
                 "kafka-transactions find-hanging names their producers",
                 names_of(late),
-                counted(sum(held[tp].records for tp in late), "record"),
-                max(held[tp].seconds for tp in late),
+                counted(sum(standing[tp].records for tp in late), "record"),
+                max(standing[tp].seconds for tp in late),
             )
 
     def _ask(self, layout: Layout, spec: int) -> dict[TopicPartition, int]:

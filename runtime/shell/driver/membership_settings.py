@@ -12,7 +12,7 @@ READ_TIMEOUT_S = 5.0  # of a call that reads what is committed
 
 
 def membership_config(options: SourceOptions) -> MembershipConfig:
-    """What the machine is told."""
+    """The machine's settings."""
     return MembershipConfig(
         options.group_id,
         options.group_instance_id,

@@ -1,6 +1,6 @@
 """The query that a run serves, as Spark's progress events tell of it.
 
-A source is never told by which query it is read.  Its tasks are, so the first that claims a slot says it; and a listener
+A source does not know the query that reads it.  Its tasks do, so the first that claims a slot says it; and a listener
 in the driver (``ProgressListener``) says which batches are in Spark's commit log, to the run of that query alone.
 """
 
@@ -26,7 +26,7 @@ class QueryProgress:
         self._lock = threading.Lock()
         self._query = self._name = ""
         self._in_flight: tuple[object, Offsets, Ids] = None, {}, {}
-        self._behind: calls.OffsetsBehindLatest | None = None
+        self._lag: calls.OffsetsBehindLatest | None = None
 
     def serves(self, query: str) -> None:
         """A task of this query has asked for its slot; a run serves one query for life."""
@@ -50,13 +50,13 @@ class QueryProgress:
             # A query may have sources besides this one, and an event may be late: only the end of the batch in flight
             # can't be taken for another, and nothing that is committed later lies behind it.
             if source.end == value:
-                self._name, self._behind = name, source.offsets_behind
+                self._name, self._lag = name, source.offsets_behind
                 self._commit(end, ids)
 
     def as_value(self) -> dict[str, Any] | None:
         """For the status: the query and how far its last batch was behind the logs, if a listener tells of it."""
         with self._lock:
-            behind = self._behind
-            if behind is None:
+            lag = self._lag
+            if lag is None:
                 return None
-            return {"id": self._query, "name": self._name, "offsets_behind_latest": behind._asdict()}
+            return {"id": self._query, "name": self._name, "offsets_behind_latest": lag._asdict()}

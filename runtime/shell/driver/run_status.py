@@ -28,7 +28,7 @@ REFRESH_S: Final = 0.2
 
 
 class RunStatus:
-    """Builds the status when it is called, from any thread; ``ages`` is told what members see."""
+    """Builds the status when it is called, from any thread; ``ages`` gets what members see."""
 
     def __init__(
         self,
@@ -103,18 +103,18 @@ class RunStatus:
 def _throttled(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, float | None]:
     """For how long brokers have throttled each executor's agent; None where its client doesn't tell, or hasn't yet."""
     executors = {member: info.executor_id for member, info in coordinator.members().items()}
-    told = {executors[member]: figures.throttled_s for member, figures in agents.items() if member in executors}
-    return {**dict.fromkeys(executors.values()), **told}
+    times = {executors[member]: figures.throttled_s for member, figures in agents.items() if member in executors}
+    return {**dict.fromkeys(executors.values()), **times}
 
 
 def _processes(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, dict[str, float]]:
-    """What this process and the members' take, as far as they have told."""
+    """The figures of this process, and of the members' as far as they have reported theirs."""
     infos = coordinator.members()
-    found = {
+    processes = {
         infos[member].client_id: {name: getattr(figures, name) for name in ProcessFigures._fields}
         for member, figures in agents.items()
         if member in infos
     }
     with contextlib.suppress(OSError):  # no descriptor to look with
-        found["driver"] = process_figures()._asdict()
-    return found
+        processes["driver"] = process_figures()._asdict()
+    return processes

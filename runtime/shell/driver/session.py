@@ -94,7 +94,7 @@ class Session:
         self._snapshot: Snapshot | None = None
         self._accepted = Losses()
         self._opened = time.monotonic()
-        self._bounded = False  # a query that ends by itself is through: nobody waits for its next run
+        self._bounded = False  # a query that ends by itself has no next run
         self._handed_over = False  # the driver before has stopped for this one
         self._handover: HandoverWatch | None = None
 
@@ -168,8 +168,8 @@ class Session:
         self._handover.start()
         self._plans.seed(start)
         self._announced = start
-        options, before = self._options, predecessor(self._options)
-        run_id = before.identity.run_id if before else secrets.token_hex(6)
+        options, former = self._options, predecessor(self._options)
+        run_id = former.identity.run_id if former else secrets.token_hex(6)
         settings = GroupSettings(
             group_id=options.group_id,
             run_id=run_id,
@@ -191,7 +191,7 @@ class Session:
             options.subscription.partitions_by_topic(),
             assignors=self._assignors,
             racks=self._log_ends.racks,
-            former_group=before.group if before else None,
+            former_group=former.group if former else None,
         )
         stop = self._coordinator.stop
         self._ending.add(Order.AGENTS, lambda: stop(for_good=not self._may_run_again()))
@@ -206,26 +206,26 @@ class Session:
         self._commits.follow(lambda: group.group.generation)
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started
-        self._serve(self._coordinator, run_id, before.identity if before else None)
+        self._serve(self._coordinator, run_id, former.identity if former else None)
 
     def _compare(self, start: Offsets) -> None:
         """Ask whether the logs were cut since an earlier run, before its commits give way to ours.  Raises DriverDataLoss."""
         snapshot = self._log_ends.snapshot()
-        there = {tp: at for tp, at in start.items() if tp in snapshot.partitions}
-        self._loss.remember(there, self._commits.epochs(there, snapshot.ids))
+        current = {tp: offset for tp, offset in start.items() if tp in snapshot.partitions}
+        self._loss.remember(current, self._commits.epochs(current, snapshot.ids))
         deadline = time.monotonic() + 2 * epoch_ends.PATIENCE_S
-        while self._loss.compare(there, snapshot).unsure and time.monotonic() < deadline:
+        while self._loss.compare(current, snapshot).unsure and time.monotonic() < deadline:
             self.pause(COMPARE_GAP_S)
         self._commits.seen_under(self._loss.epochs)
 
     def _may_run_again(self) -> bool:
         """Whether this query may be started again in this application, and go on with its group."""
         handed_over = self._handover is not None and self._handover.handed_over
-        kept = self._coordinator is not None and self._coordinator.is_kept
-        return kept and not self._bounded and self._failure() is None and not handed_over and application_goes_on()
+        is_kept = self._coordinator is not None and self._coordinator.is_kept
+        return is_kept and not self._bounded and self._failure() is None and not handed_over and application_goes_on()
 
-    def _serve(self, coordinator: Coordinator, run_id: str, before: RunIdentity | None) -> None:
-        options, authority = self._options, before.authority if before else new_authority()
+    def _serve(self, coordinator: Coordinator, run_id: str, former: RunIdentity | None) -> None:
+        options, authority = self._options, former.authority if former else new_authority()
         service = Service(
             coordinator,
             self._plans,
@@ -238,11 +238,11 @@ class Session:
             progress=self._progress,
             relay=lambda body: self._relay.answer(body, {*self._announced, *self._log_ends.snapshot().partitions}),
         )
-        port = before.port if before else options.coordinator_port
+        port = former.port if former else options.coordinator_port
         handlers = service.handlers()
         self._ending.add(Order.JOURNAL, lambda: coordinator.close_journal(keep=self._may_run_again()))
-        if before:  # its members know the port: whatever they are told there is to be in this run's journal, not in the last one's
-            keep_journal(options, coordinator, before)
+        if former:  # its members know the port: from their first request on this run's journal has to be in use, not the last one's
+            keep_journal(options, coordinator, former)
         try:
             server = self._ending.keep(
                 Order.PORTS,
@@ -251,13 +251,13 @@ class Session:
             )
         except OSError as error:
             remedy = "give the option coordinator.port a free port, or leave it out for any free one"
-            if before:
+            if former:
                 remedy = "the run before had it, and another process was faster: start the query again"
             raise CohortError(f"port {port} cannot be opened for the group coordinator: {error}; {remedy}") from None
         self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
         self._run = run = Run(run_id, options.coordinator_host or None, server.port, authority.client, names)
-        if not before:
+        if not former:
             keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority))
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.observe.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
@@ -272,7 +272,7 @@ class Session:
             "group %s: coordinator run %s%s on port %d, instance id %s, first generation %d",
             options.group_id,
             run_id,
-            f", taken over with {counted(len(coordinator.members()), 'member')}," if before else "",
+            f", taken over with {counted(len(coordinator.members()), 'member')}," if former else "",
             server.port,
             options.group_instance_id,
             coordinator.settings.first_generation,
@@ -335,7 +335,7 @@ class Session:
     def reached_clean_point(self, *, late: bool) -> None:
         """All that was planned is in Spark's commit log, and committed or about to be; ``late``: that can't be told.
 
-        Raises CohortError (HANDED_OVER) where a newer driver has been told that it may start.
+        Raises CohortError (HANDED_OVER) where a newer driver may start already.
         """
         if self._handover is not None and late:
             self._handover.decline("it tracks its progress asynchronously (asyncProgressTrackingEnabled)")
@@ -343,7 +343,7 @@ class Session:
             self._handover.reach()
 
     def planning(self, end: Offsets) -> None:
-        """Spark is about to be told of a batch to ``end``.  Raises CohortError (HANDED_OVER) where it may not be."""
+        """Spark is about to get the end of a batch, ``end``.  Raises CohortError (HANDED_OVER) where it may not be."""
         if self._handover is not None:
             self._handover.plan(end)
         self._plans.begin_batch()
@@ -365,7 +365,7 @@ class Session:
 
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
-        self._accepted = self._loss.look(start, ids, snapshot, time.monotonic())
+        self._accepted = self._loss.find_losses(start, ids, snapshot, time.monotonic())
         self._commits.seen_under(self._loss.epochs)
         return self._accepted
 
@@ -373,28 +373,28 @@ class Session:
         """The topics' ids now, as far as known."""
         return self._log_ends.snapshot().ids
 
-    def explained(self, start: Offsets, end: Offsets) -> Offsets:
-        """Where to read from, instead of ``start``, whose planned end lies before it: what its log begins with now.
+    def accepted_starts(self, start: Offsets, end: Offsets) -> Offsets:
+        """New starts of the partitions whose planned end lies before ``start``: where their logs begin now.
 
-        That is so after a loss which was accepted: in this process by ``losses``, or by whoever planned the batch before a
-        restart, if the log still shows it.  Raises DriverDataLoss, or warns, where it has not been told of a loss, partitions
-        that the plan leaves out included.  What is neither known nor seen is left out of the answer.
+        That is so after a loss which was accepted: in this process by ``losses``, or before a restart by the driver that
+        planned the batch, if the log still shows it.  Raises DriverDataLoss, or warns, of a loss that was not reported yet,
+        partitions that the plan leaves out included.  A partition without any sign of a loss is left out.
         """
-        gone, reset = self._accepted.gone, self._accepted.reset
-        left_out = start.keys() - end.keys() - gone
+        deleted, reset = self._accepted.deleted, self._accepted.reset
+        left_out = start.keys() - end.keys() - deleted
         if left_out:
             self._loss.left_out(left_out)
-        back = {tp: start[tp] for tp, at in end.items() if at < start.get(tp, at)}
-        told = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
-        unknown = {tp: at for tp, at in back.items() if tp not in told}
-        seen = self._resolve_loss(unknown) if unknown else {}
-        return {**told, **{tp: min(at, end[tp]) for tp, at in seen.items()}}
+        back = {tp: start[tp] for tp, offset in end.items() if offset < start.get(tp, offset)}
+        accepted = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
+        unknown = {tp: offset for tp, offset in back.items() if tp not in accepted}
+        resolved = self._resolve_loss(unknown) if unknown else {}
+        return {**accepted, **{tp: min(offset, end[tp]) for tp, offset in resolved.items()}}
 
     def _resolve_loss(self, start: Offsets) -> Offsets:
-        """Where to go on from what is lost, waited for while something of it is doubted (``hold``).  Raises DriverDataLoss."""
+        """Where to go on after a loss; waits while it is in doubt (``hold``).  Raises DriverDataLoss."""
         began = time.monotonic()
         while True:
-            losses = self._loss.look(start, {}, self.refresh(REFRESH_S), time.monotonic())
+            losses = self._loss.find_losses(start, {}, self.refresh(REFRESH_S), time.monotonic())
             waited_s = time.monotonic() - began
             if hold.decide_replay(self._options.unreachable, losses.doubted, waited_s) is hold.HoldDecision.PLAN:
                 return losses.reset
@@ -402,9 +402,9 @@ class Session:
 
     def beginnings_of_new(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Where partitions begin that were not there before.  Raises DriverDataLoss when records are gone already."""
-        found = self._loss.beginnings(sorted(partitions))
-        self._plans.seed(found)
-        return found
+        beginnings = self._loss.beginnings(sorted(partitions))
+        self._plans.seed(beginnings)
+        return beginnings
 
     def announce(self, end: Offsets) -> None:
         """Remember the end of the batch in flight."""
@@ -425,7 +425,7 @@ class Session:
         return reachability.able_owners(barred, owners) if (barred := self._barred()) else owners
 
     def cores(self) -> Mapping[str, int]:
-        """How many tasks each member's executor runs at once; who is cut off and owns nothing that it can fetch has none."""
+        """How many tasks each member's executor runs at once; one that is cut off and owns nothing that it can fetch has none."""
         members = self._coordinator.members() if self._coordinator else {}
         idle = self._idle()
         return {name: info.cores for name, info in members.items() if name not in idle}
@@ -481,7 +481,7 @@ class Session:
 
     @staticmethod
     def pause(seconds: float) -> None:
-        """Wait; a session that ends meanwhile ends its process (``Ender``), whoever waits in it."""
+        """Wait; a session that ends meanwhile ends its process (``Ender``), this wait included."""
         time.sleep(seconds)
 
     def _status(self) -> dict[str, Any]:

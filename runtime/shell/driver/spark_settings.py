@@ -1,4 +1,4 @@
-"""Spark's settings, of which a Python source on the driver isn't told.
+"""Spark's settings, which a Python source on the driver doesn't get.
 
 They are looked for where the driver's JVM has them from, its command line and the files that spark-submit reads.  Source: Spark's
 ``SparkSubmitArguments``.
@@ -29,7 +29,7 @@ def of_application() -> dict[str, str]:
 
 def of_command(command: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The settings on a JVM's command line and, where they aren't on it, in the files that it and the environment name."""
-    given: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     files = list(_defaults(environment))
     words = iter(command)
     for word in words:
@@ -42,11 +42,11 @@ def of_command(command: Iterable[str], environment: Mapping[str, str]) -> dict[s
             files = [Path(next(words, ""))]  # instead of the defaults
         if setting:
             name, _, value = setting.partition("=")
-            given[name] = value
-    found: dict[str, str] = {}
-    for each in (*map(_read, files), given):
-        found |= each
-    return found
+            arguments[name] = value
+    settings: dict[str, str] = {}
+    for source in (*map(_read, files), arguments):
+        settings |= source
+    return settings
 
 
 def _defaults(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -62,7 +62,7 @@ def _read(file: Path) -> dict[str, str]:
         if not file.is_file() or file.stat().st_size > _LARGEST:
             return {}
         return properties_file.read(str(file))
-    except (OSError, ValueError, OptionError):  # whoever needs it says so
+    except (OSError, ValueError, OptionError):  # the reader of the setting raises it
         return {}
 
 

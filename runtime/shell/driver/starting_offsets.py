@@ -38,13 +38,13 @@ def initial_offsets(
     if times is not None:
         return _at_times(options, log_ends, times)
     start = options.starting_offsets
-    found = dict(committed(partitions)) if start == "committed" else {}
-    named = {tp: found[tp] for tp in partitions if tp in found} if start == "committed" else _named(start, partitions)
-    missing = [tp for tp in partitions if tp not in named]
-    wanted = {**named, **(_named(options.starting_offsets_fallback, missing, EARLIEST) if missing else {})}
+    group = dict(committed(partitions)) if start == "committed" else {}
+    specs = {tp: group[tp] for tp in partitions if tp in group} if start == "committed" else _specs(start, partitions)
+    missing = [tp for tp in partitions if tp not in specs]
+    all_specs = {**specs, **(_specs(options.starting_offsets_fallback, missing, EARLIEST) if missing else {})}
     check_exist("startingOffsets", options.starting_offsets, partitions)
     check_exist("startingOffsets.fallback", options.starting_offsets_fallback, partitions)
-    return _resolve(options, log_ends, wanted)
+    return _resolve(options, log_ends, all_specs)
 
 
 def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
@@ -53,50 +53,50 @@ def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
     What cannot be asked now is believed.
     """
     snapshot = log_ends.refresh(PATIENCE_S) if pins else log_ends.snapshot()
-    asked = [tp for tp in pins if tp in snapshot.partitions and tp not in snapshot.unreachable]
+    reachable = [tp for tp in pins if tp in snapshot.partitions and tp not in snapshot.unreachable]
     try:
-        beginnings = log_ends.beginnings(asked) if asked else {}
+        beginnings = log_ends.beginnings(reachable) if reachable else {}
     except CohortError as error:
         if not hold.is_unreachable(error):
             raise
         return {}
-    young = {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
-    short = {tp: snapshot.ends[tp] for tp in asked if tp in snapshot.ends and snapshot.ends[tp] < pins[tp]}
+    young = {tp: f"its log begins at {offset} by now" for tp, offset in beginnings.items() if offset > pins[tp]}
+    short = {tp: snapshot.ends[tp] for tp in reachable if tp in snapshot.ends and snapshot.ends[tp] < pins[tp]}
     waits = log_ends.behind_transactions({tp: pins[tp] for tp in short})
-    return young | {tp: f"its log ends at {at} by now" for tp, at in short.items() if tp not in waits}
+    return young | {tp: f"its log ends at {offset} by now" for tp, offset in short.items() if tp not in waits}
 
 
-def _named(start: Start, partitions: Iterable[TopicPartition], default: int | None = None) -> dict[TopicPartition, int]:
+def _specs(start: Start, partitions: Iterable[TopicPartition], default: int | None = None) -> dict[TopicPartition, int]:
     """What a start says of each partition; those it leaves out get ``default``, or stay out."""
     if isinstance(start, Mapping):
-        named = {tp: start[tp] for tp in partitions if tp in start}
-        return named if default is None else {**dict.fromkeys(partitions, default), **named}
+        specs = {tp: start[tp] for tp in partitions if tp in start}
+        return specs if default is None else {**dict.fromkeys(partitions, default), **specs}
     return dict.fromkeys(partitions, _WORDS[start])
 
 
-def _resolve(options: SourceOptions, log_ends: LogEnds, wanted: Offsets) -> dict[TopicPartition, int]:
-    earliest = [tp for tp, offset in wanted.items() if offset == EARLIEST]
-    latest = [tp for tp, offset in wanted.items() if offset == LATEST]
-    found = dict(wanted)
+def _resolve(options: SourceOptions, log_ends: LogEnds, specs: Offsets) -> dict[TopicPartition, int]:
+    earliest = [tp for tp, offset in specs.items() if offset == EARLIEST]
+    latest = [tp for tp, offset in specs.items() if offset == LATEST]
+    offsets = dict(specs)
     if earliest:
-        found |= patiently(options, log_ends, lambda: log_ends.beginnings(earliest))
+        offsets |= patiently(options, log_ends, lambda: log_ends.beginnings(earliest))
     if latest:
-        found |= ends_of(options, log_ends, latest)
-    return dict(sorted(found.items()))
+        offsets |= ends_of(options, log_ends, latest)
+    return dict(sorted(offsets.items()))
 
 
 def ends_of(
     options: SourceOptions, log_ends: LogEnds, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The log ends of these partitions, all of them fresh; waits for absent brokers.  Raises CohortError."""
-    wanted = list(partitions)
+    partitions = list(partitions)
     began = time.monotonic()
     while True:
         snapshot = log_ends.refresh(PATIENCE_S)
-        missing = hold.unknown_ends(wanted, snapshot.ends, snapshot.unreachable)
+        missing = hold.unknown_ends(partitions, snapshot.ends, snapshot.unreachable)
         decision = hold.decide_start(options.unreachable, missing, time.monotonic() - began)
         if decision is hold.HoldDecision.PLAN:
-            return {tp: snapshot.ends[tp] for tp in wanted}
+            return {tp: snapshot.ends[tp] for tp in partitions}
         if decision is hold.HoldDecision.FAIL:
             reason = snapshot.unreachable.get(missing[0], "no answer")
             raise CohortError(
@@ -148,15 +148,15 @@ def times_of(
 def _at_times(
     options: SourceOptions, log_ends: LogEnds, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    found = patiently(options, log_ends, lambda: log_ends.at_timestamp(times))
-    too_young = sorted(tp for tp, offset in found.items() if offset is None)
+    offsets = patiently(options, log_ends, lambda: log_ends.at_timestamp(times))
+    too_young = sorted(tp for tp, offset in offsets.items() if offset is None)
     if too_young and options.starting_offsets_by_timestamp_strategy == "error":
         raise CohortError(
             f"no record at or after the starting timestamp in {names_of(too_young)}: choose an earlier time, or set "
             "startingOffsetsByTimestampStrategy to latest to start those at their ends"
         )
     ends = ends_of(options, log_ends, too_young) if too_young else {}
-    return {tp: ends[tp] if offset is None else offset for tp, offset in sorted(found.items())}
+    return {tp: ends[tp] if offset is None else offset for tp, offset in sorted(offsets.items())}
 
 
 def check_exist(option: str, start: Start, partitions: Iterable[TopicPartition]) -> None:

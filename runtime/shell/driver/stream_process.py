@@ -47,8 +47,8 @@ class InstanceLock:
         jvm = driver_jvm()
         if jvm is None:
             return
-        named = hashlib.sha256(f"{self._group_id}\0{self._instance_id}".encode()).hexdigest()[:16]
-        address = f"\0cohort-reader-{jvm.process()}-{named}"
+        digest = hashlib.sha256(f"{self._group_id}\0{self._instance_id}".encode()).hexdigest()[:16]
+        address = f"\0cohort-reader-{jvm.process()}-{digest}"
         deadline = time.monotonic() + TAKE_LOCK_S
         attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         while True:
@@ -69,6 +69,6 @@ class InstanceLock:
 
     def release(self) -> None:
         """Give the lock back."""
-        held, self._socket = self._socket, None
-        if held is not None:
-            held.close()
+        lock, self._socket = self._socket, None
+        if lock is not None:
+            lock.close()

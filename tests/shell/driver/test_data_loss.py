@@ -36,15 +36,15 @@ class Watched:
         """Whether the topic is known to be another one."""
         return bool(self.log_ends.snapshot().ids) and self.log_ends.snapshot().ids != self.ids
 
-    def look(self, start: dict[TopicPartition, int], now: float) -> Losses:
+    def find_losses(self, start: dict[TopicPartition, int], now: float) -> Losses:
         """The decision at this time, upon answers of now."""
-        return self.loss.look(start, self.ids, self.log_ends.refresh(2), now)
+        return self.loss.find_losses(start, self.ids, self.log_ends.refresh(2), now)
 
     def believed(self, start: dict[TopicPartition, int], since: float) -> Losses:
         """The decision when the time of a doubt that began at ``since`` is over."""
 
         def decided() -> Losses | None:
-            losses = self.look(start, since + LAG_S)
+            losses = self.find_losses(start, since + LAG_S)
             return losses if losses.reset else None
 
         return wait_until(decided, 20, "enough answers to be believed")
@@ -79,10 +79,10 @@ def test_a_topic_made_anew_is_lost_whatever_its_length(broker: Broker, topic: st
     produce(broker.bootstrap, topic, 200, partitions=2)
     start = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 100}
     with watched(broker, topic) as of:
-        assert of.look(start, 0.0) == Losses(ids=of.ids)
+        assert of.find_losses(start, 0.0) == Losses(ids=of.ids)
         make_anew(broker, topic, length)
         wait_until(of.is_another, 20, "the new id")
-        losses = of.look(start, 1.0)
+        losses = of.find_losses(start, 1.0)
         assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
         with pytest.raises(DriverDataLoss, match="was deleted and created anew") as caught:
             of.believed(start, 1.0)
@@ -97,14 +97,14 @@ def test_a_topic_made_anew_is_read_from_its_beginning(broker: Broker, topic: str
     produce(broker.bootstrap, topic, 200, partitions=2)
     start = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 7}
     with watched(broker, topic, fail=False) as of:
-        of.look(start, 0.0)
+        of.find_losses(start, 0.0)
         make_anew(broker, topic, 160)
         wait_until(of.is_another, 20, "the new id")
-        of.look(start, 1.0)
+        of.find_losses(start, 1.0)
         losses = of.believed(start, 1.0)
         assert losses == Losses(reset=dict.fromkeys(start, 0), ids=of.log_ends.snapshot().ids)
         of.ids = dict(losses.ids)
-        assert of.look(dict.fromkeys(start, 0), 99.0) == Losses(ids=of.ids)
+        assert of.find_losses(dict.fromkeys(start, 0), 99.0) == Losses(ids=of.ids)
 
 
 def test_a_shortened_log_is_noticed(broker: Broker, topic: str) -> None:
@@ -114,11 +114,11 @@ def test_a_shortened_log_is_noticed(broker: Broker, topic: str) -> None:
     start = {TopicPartition(topic, 0): 100}
     with watched(broker, topic) as of:
         for number in range(9):
-            losses = of.look(start, 0.9 * LAG_S * number / 8)
+            losses = of.find_losses(start, 0.9 * LAG_S * number / 8)
             assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
         with pytest.raises(DriverDataLoss, match=f"{topic}-0 offset was changed from 100 to 40"):
-            of.look(start, LAG_S)
-        assert of.look({TopicPartition(topic, 0): 40}, 2 * LAG_S) == Losses(ids=of.ids)
+            of.find_losses(start, LAG_S)
+        assert of.find_losses({TopicPartition(topic, 0): 40}, 2 * LAG_S) == Losses(ids=of.ids)
 
 
 def test_a_leader_that_lags_has_lost_nothing(broker: Broker, topic: str) -> None:
@@ -128,7 +128,7 @@ def test_a_leader_that_lags_has_lost_nothing(broker: Broker, topic: str) -> None
     behind, there = {TopicPartition(topic, 0): 41}, {TopicPartition(topic, 0): 40}
     with watched(broker, topic, fail=True) as of:
         for number in range(1, 30):
-            losses = of.look(there if number % 4 == 0 else behind, number * LAG_S / 3)
+            losses = of.find_losses(there if number % 4 == 0 else behind, number * LAG_S / 3)
             assert losses.reset == {}
             assert bool(losses.doubted) == (number % 4 != 0)
 
@@ -139,11 +139,11 @@ def test_a_broker_that_does_not_answer_confirms_nothing(guarded: Broker, topic: 
     produce(guarded.bootstrap, topic, 40)
     start = {TopicPartition(topic, 0): 100}
     with watched(guarded, topic) as of:
-        assert of.look(start, 0.0).doubted
-        assert of.look(start, 1.0).doubted
+        assert of.find_losses(start, 0.0).doubted
+        assert of.find_losses(start, 1.0).doubted
         guarded.pause()
         wait_until(lambda: of.log_ends.refresh(0.2).unreachable, 20, "the silence to be noticed")
-        assert of.look(start, 3 * LAG_S) == Losses(ids=of.ids)
+        assert of.find_losses(start, 3 * LAG_S) == Losses(ids=of.ids)
         guarded.resume()
 
 
@@ -152,10 +152,10 @@ def test_deleted_partitions(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 2)
     start = {TopicPartition(topic, 0): 0, TopicPartition(topic, 7): 3}
     with watched(broker, topic) as of, pytest.raises(DriverDataLoss, match=f"Partitions {topic}-7 have been deleted"):
-        of.look(start, 0.0)
+        of.find_losses(start, 0.0)
     with watched(broker, topic, fail=False) as of:
-        assert of.look(start, 0.0).gone == {TopicPartition(topic, 7)}
-        assert of.look({TopicPartition(topic, 0): 0}, 0.0) == Losses(ids=of.ids)
+        assert of.find_losses(start, 0.0).deleted == {TopicPartition(topic, 7)}
+        assert of.find_losses({TopicPartition(topic, 0): 0}, 0.0) == Losses(ids=of.ids)
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def test_what_is_no_longer_asked_for_is_not_called_deleted(broker: Broker, topic
     kind, _, value = option.format(topic).partition(":")
     given = {"subscribe": None, kind: json.dumps({topic: [0]}) if kind == "assign" else value}
     with watched(broker, topic, options=given) as of, pytest.raises(DriverDataLoss) as told:
-        of.look(start, 0.0)
+        of.find_losses(start, 0.0)
     assert told.value.error == "KAFKA_DATA_LOSS.PARTITIONS_DELETED"
     assert f"The option {option.format(topic)} no longer selects partitions {other}-0" in str(told.value)
     assert "name their topics again" in str(told.value)
     assert "been deleted" not in str(told.value)
     with watched(broker, topic, fail=False, options=given) as of:
-        assert of.look(start, 0.0).gone == {TopicPartition(other, 0)}
+        assert of.find_losses(start, 0.0).deleted == {TopicPartition(other, 0)}
 
 
 def test_a_position_behind_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
@@ -187,16 +187,16 @@ def test_a_position_behind_an_open_transaction_is_no_loss(broker: Broker, topic:
     tp = TopicPartition(topic, 0)
     with watched(broker, topic, options={"kafka.isolation.level": "read_committed"}) as of:
         for number in range(8):
-            losses = of.look({tp: 8}, number * LAG_S)
+            losses = of.find_losses({tp: 8}, number * LAG_S)
             assert (set(losses.doubted), dict(losses.reset)) == ({tp}, {})
         assert lapsed(of.log_ends, {tp: 8}) == {}
         assert set(lapsed(of.log_ends, {tp: 11})) == {tp}
         with pytest.raises(DriverDataLoss, match=f"{topic}-0 offset was changed from 11 to 5"):
             for number in range(8, 16):
-                of.look({tp: 11}, number * LAG_S)
+                of.find_losses({tp: 11}, number * LAG_S)
         client.commit_transaction(30)
         wait_until(lambda: of.log_ends.refresh(2).ends[tp] == 11, 20, "the end of the transaction")
-        assert of.look({tp: 8}, 16 * LAG_S) == Losses(ids=of.ids)
+        assert of.find_losses({tp: 8}, 16 * LAG_S) == Losses(ids=of.ids)
 
 
 class DeposedLeaders:
@@ -230,10 +230,10 @@ def test_a_deposed_leader_makes_no_loss_of_what_its_successor_has() -> None:
     loss = DataLoss(cast("LogEnds", leaders), fail=True)
     for answer, (epoch, end) in enumerate([(4, 1000), (3, 500), (4, 1001), (3, 499), (4, 1002)]):
         told = Snapshot({tp: end}, {}, frozenset({tp}), {"t": "id"}, answer, answer, {tp: epoch})
-        losses = loss.look({tp: 1000}, {}, told, float(answer))
+        losses = loss.find_losses({tp: 1000}, {}, told, float(answer))
         assert set(losses.doubted) == ({tp} if epoch == 3 else set())
         assert loss.epochs == {tp: 4}
     assert leaders.asked == []
     told = Snapshot({tp: 1100}, {}, frozenset({tp}), {"t": "id"}, 6, 6, {tp: 5})
     with pytest.raises(DriverDataLoss, match="Under leader epoch 4 it went to 1000 at least; the leader of epoch 5"):
-        loss.look({tp: 1000}, {}, told, 6.0)
+        loss.find_losses({tp: 1000}, {}, told, 6.0)

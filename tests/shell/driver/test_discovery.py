@@ -31,7 +31,7 @@ def looks(*answers: dict[str, int]) -> list[tuple[int, bool]]:
     client: Any = Client()
     discovery = Discovery(parse({"kafka.bootstrap.servers": "b:9092", "subscribePattern": "t", "group.id": "g"}))
     first = len(discovery.first(client).leaders), discovery.in_doubt
-    return [first, *((len(discovery.later(metadata(each)).leaders), discovery.in_doubt) for each in answers[1:])]
+    return [first, *((len(discovery.next_layout(metadata(each)).leaders), discovery.in_doubt) for each in answers[1:])]
 
 
 def test_a_broker_that_is_behind_deletes_nothing() -> None:

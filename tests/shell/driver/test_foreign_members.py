@@ -50,7 +50,7 @@ def test_a_coordinator_that_comes_up_is_waited_for(monkeypatch: pytest.MonkeyPat
         GroupDescription(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "", ()),
         GroupDescription(0, "Dead", ()),
     )
-    assert members(client).nobody() and client.asked == 3
+    assert members(client).is_empty() and client.asked == 3
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_who_is_known_to_be_in_no_group(
     answer: GroupDescription | str, memberless: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only a clear answer counts; any other is told."""
-    assert members(Client(answer)).nobody() is memberless
+    assert members(Client(answer)).is_empty() is memberless
     assert ("cannot be described" in caplog.text) is (isinstance(answer, str) or answer.error == 30)
 
 
@@ -77,6 +77,6 @@ def test_one_question_at_a_time() -> None:
     watched = members(client)
     for _ in range(3):
         watched.look(frozenset({TP}))
-    assert (watched.asking, client.asked) == (True, 1)
+    assert (watched.is_asking, client.asked) == (True, 1)
     watched.look(frozenset())
-    assert not watched.asking
+    assert not watched.is_asking

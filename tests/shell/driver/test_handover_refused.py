@@ -331,7 +331,7 @@ def test_a_driver_that_may_read_its_requests_and_not_answer_them(
         batches(watch)
         wait_until(lambda: len(tries) >= 3, 30, "further tries")
         assert not watch.requested
-        assert caplog.text.count("nobody can ask this query to hand over") == 1
+        assert caplog.text.count("no driver can ask this query to hand over") == 1
         guarded.admin.allow("alice", "group", topic + SUFFIX, "read")
         wait_until(lambda: watch.handed_over, 30, "the request to be heard")
         with pytest.raises(CohortError, match=r"^HANDED_OVER"):

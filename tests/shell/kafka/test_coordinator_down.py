@@ -36,12 +36,12 @@ ended = threading.Event()
 answered, waited = {}, {}  # by name: an event; how often in vain
 
 def nobody():
-    assert members.nobody()
+    assert members.is_empty()
     return True
 
 def look():
     assert looked.look(frozenset([place])) is None
-    return looked.asking
+    return looked.is_asking
 
 def asking(name, ask):
     while not ended.wait(0.05):
