@@ -62,7 +62,7 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
     mock_broker.create_topic(topic, 3)
     with log_ends(mock_broker.bootstrap, subscribe=topic, metadata__max__age__ms="60000") as ends:
         ends.start()
-        rounds, began = 0, time.process_time()
+        rounds = 0
 
         def counted() -> bool:
             nonlocal rounds
@@ -71,9 +71,9 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
 
         hold_for(counted, 1.0, "answers", every_s=0.0)
         assert rounds <= 60
-        asking, before = time.process_time() - began, time.process_time()
-        hold_for(lambda: True, 1.0, "nobody asks", every_s=0.5)
-        assert time.process_time() - before < asking / 2
+        answers = ends.snapshot().answer
+        hold_for(lambda: True, 1.0, "no question", every_s=0.5)
+        assert ends.snapshot().answer - answers <= 1  # what was under way
 
 
 def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
