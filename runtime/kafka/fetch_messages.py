@@ -203,9 +203,8 @@ def fetch_request(
 
 
 def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:
-    if (
-        not flexible
-    ):  # v11 has no epoch of the last record: the driver's OffsetForLeaderEpoch alone notices a log that was cut
+    # v11 has no epoch of the last record: the driver's OffsetForLeaderEpoch alone notices a log that was cut.
+    if not flexible:
         return _PARTITION_11.pack(index, one.leader_epoch, one.offset, -1, one.max_bytes)
     return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
 

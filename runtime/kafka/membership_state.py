@@ -97,9 +97,8 @@ class Pending(Struct, frozen=True):
     request: MembershipRequest
     phase: Phase = Phase.FETCH
     call: int | None = None  # the client's call that it waits for; its result, and no other, carries the request on
-    offsets: Mapping[TopicPartition, tuple[int, str]] = field(
-        default_factory=dict
-    )  # to commit: of partitions that exist
+    # To commit, of partitions that exist.
+    offsets: Mapping[TopicPartition, tuple[int, str]] = field(default_factory=dict)
     targets: Mapping[TopicPartition, int] = field(default_factory=dict)  # what is sent: never below what is committed
     record: CommitMetadata | None = None  # that becomes this run's as soon as Kafka has it; of ReserveRequested only
 
@@ -120,9 +119,8 @@ class Membership(Struct, frozen=True):
     partitions: frozenset[TopicPartition] = frozenset()  # those that the query reads and that exist: as above
     subscribed: tuple[str, ...] = ()  # what the client in use is subscribed to; empty for a new one
     assigned: frozenset[TopicPartition] | None = None  # None from a revocation to the assignment after it
-    committed: Mapping[TopicPartition, int] = field(
-        default_factory=dict
-    )  # known of this membership; empty unless STANDALONE or MEMBER
+    # Known under this membership; empty unless STANDALONE or MEMBER.
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     calls: int = 0  # calls made so far, which number them
     reading: int | None = None  # the call that reads the group's metadata for this membership; begun after its join
     pending: Pending | None = None  # answered exactly once, when it goes; none in ENDED

@@ -64,9 +64,8 @@ class Partition:
     refresh: bool = True  # the broker has to tell its state again, changed or not: see ``FetchSession.request``
     record_bytes: int = 1024
     lost_at: float = 0.0  # since when there is no connection to the broker to fetch from
-    last_fetched_at: float = (
-        0.0  # when it last had something: a broker without sessions begins with the first that is named
-    )
+    # When it last had records: a broker without sessions begins with the first partition that is named.
+    last_fetched_at: float = 0.0
 
     @property
     def topic_name(self) -> str:
