@@ -26,7 +26,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.handover import FREE, AskingState, HandoverAnswer, HandoverRecord, RunName
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.handover_client import LOOK_S, HandoverClient, HandoverDelayed, ask, in_words
+from sparkcohort.runtime.shell.kafka.handover_client import LOOK_S, HandoverClient, HandoverDelayed, ask, describe
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -71,13 +71,13 @@ def handover_command(
 def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: int) -> None:
     outcome = ask(client, timeout_ms, _pause)
     if outcome.state is not AskingState.GRANTED:
-        raise CohortError(in_words(outcome, client.group_id))
+        raise CohortError(describe(outcome, client.group_id))
     try:
         _write_down(client, to_checkpoint, outcome.target or RunName(0, ""))
     except CohortError as error:
         # The driver's answer stays in Kafka: the next call finds it, and goes on from there.
         raise CohortError(f"the query of group {client.group_id} has stopped, but {error}; run this again") from None
-    printing.print_stderr(in_words(outcome, client.group_id))
+    printing.print_stderr(describe(outcome, client.group_id))
 
 
 def _write_down(client: HandoverClient, to_checkpoint: Path | None, stopped: RunName) -> None:

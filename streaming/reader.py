@@ -266,7 +266,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Called only where every earlier batch is in Spark's commit log and none is planned.
         """
-        if session.handover_asked():
+        if session.is_handover_requested():
             self._commit(session, start, final=False)
             session.reached_clean_point(late=self._may_be_late())
 
@@ -298,7 +298,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounded: bool,
     ) -> Offsets:
         self._reported = to_json_value(snapshot.ends)
-        ends = snapshot.ends if bounded else session.isolated(start, snapshot.ends)
+        ends = snapshot.ends if bounded else session.isolated_ends(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
         settled = not losses.reset and not losses.deleted  # a loss changes the offset at once: don't wait for records

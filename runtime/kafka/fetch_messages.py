@@ -351,14 +351,14 @@ def fetch_answer(
             topic = bytes(body.data[start : body.position])
         else:
             topic = body.string()
-        partitions += [_fetched(body, topic) for _ in range(body.length())]
+        partitions += [_read_partition(body, topic) for _ in range(body.length())]
         body.tags()
     return FetchAnswer(throttle_ms, error, session_id, partitions)
 
 
-def _fetched(body: _Bytes, topic: bytes) -> FetchedPartition:
+def _read_partition(body: _Bytes, topic: bytes) -> FetchedPartition:
     index, error, high_watermark, last_stable, _ = body.unpack(_RESULT)
-    aborted = body.array(_aborted)
+    aborted = body.array(_read_aborted)
     (preferred,) = body.unpack(_INT)
     length = max(body.length(), 0)
     start = body.skip(length)
@@ -372,7 +372,7 @@ def _fetched(body: _Bytes, topic: bytes) -> FetchedPartition:
     )
 
 
-def _aborted(body: _Bytes) -> tuple[int, int]:
+def _read_aborted(body: _Bytes) -> tuple[int, int]:
     producer, first = body.unpack(_ABORTED)
     body.tags()
     return producer, first

@@ -23,7 +23,7 @@ from sparkcohort.runtime.kafka.membership_state import (
     Pending,
     Phase,
 )
-from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, encode, of_topic
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, encode, with_topic_id
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
 COMMITTING = frozenset({MembershipState.STANDALONE, MembershipState.MEMBER})
@@ -248,7 +248,7 @@ def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets
     }
     ids, epochs = request.topic_ids, request.epochs
     pairs = {(text, ids.get(tp.topic, "")) for tp, (_, text) in pending.offsets.items()}
-    texts = {pair: of_topic(*pair) for pair in pairs}
+    texts = {pair: with_topic_id(*pair) for pair in pairs}
     number = _wait(context, Phase.COMMIT, targets=targets)
     entries = tuple(
         s.OffsetToCommit(

@@ -86,7 +86,7 @@ def decode(text: str) -> CommitMetadata:
     return CommitMetadata(run, generation, **{**texts, "host": printable(texts["host"], MOST_HOST)})
 
 
-def of_topic(text: str, topic_id: str) -> str:
+def with_topic_id(text: str, topic_id: str) -> str:
     """A metadata text of ours, for an offset in the topic with this id; as it is where that isn't known."""
     return encode(replace(decode(text), topic=topic_id)) if topic_id else text
 

@@ -273,7 +273,7 @@ def batch_seeds() -> Iterator[bytes]:
 
 TARGETS = (
     Target("metadata", (*ANSWERS, *CLUSTER, address_error), metadata, lambda: [METADATA]),
-    Target("fetched", (*ANSWERS, fetch_answer, fetch_messages._fetched, fetch_messages._aborted), fetched, lambda: [FETCHED]),
+    Target("fetched", (*ANSWERS, fetch_answer, fetch_messages._read_partition, fetch_messages._read_aborted), fetched, lambda: [FETCHED]),
     Target("epoch_ends", (*ANSWERS, cluster_messages.EpochEndsQuestion.read, cluster_messages._epoch_end), epoch_ends, lambda: [EPOCHS]),
     Target("login", (connection._BrokerAnswer, connection._Setup._versions, connection._Setup._login, connection._Setup._authenticate, connection._Setup._ask, connection._Setup._receive), login, logins),
     Target("frames", (FrameReader, Transport.recv_into), frames, lambda: [_framed(b"abc") + _framed(b"defgh" * 9) + _int(9)]),

@@ -21,7 +21,7 @@ from sparkcohort.native import _native
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
-from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW, taken_rows
+from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW, import_rows
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns, fields_of
 from tests.kit.record_batches import (
     ABORT,
@@ -56,7 +56,7 @@ def decoder(
 ) -> _native.Decoder:
     """As the fetcher makes one."""
     columns = columns or (KAFKA_ROW_WITH_HEADERS if headers else KAFKA_ROW)
-    return _native.Decoder(fields_of(columns), partial(taken_rows, arrow_rows.schema(columns)), by, largest, window)
+    return _native.Decoder(fields_of(columns), partial(import_rows, arrow_rows.schema(columns)), by, largest, window)
 
 
 def decompress(codec: int, packed: memoryview) -> bytes:

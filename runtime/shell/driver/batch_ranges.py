@@ -106,14 +106,14 @@ def _committed(
     try:
         answers = group.committed(list(partitions), source.api_timeout_ms / 1000)
     except KafkaException as error:
-        raise _not_told(source, clients.error_of(error), clients.text_of(error)) from None
+        raise _offsets_failure(source, clients.error_of(error), clients.text_of(error)) from None
     finally:
         group.close()
     pairs = {tp: (offset, decode(metadata).topic) for tp, (offset, metadata) in answers.items()}
     return {tp: offset for tp, (offset, topic) in pairs.items() if not topic or ids.get(tp.topic, topic) == topic}
 
 
-def _not_told(source: SourceOptions, error: KafkaError | None, text: str) -> CohortError:
+def _offsets_failure(source: SourceOptions, error: KafkaError | None, text: str) -> CohortError:
     if error is not None and error.code() == errors.GROUP_DENIED:
         return errors.group_denied(source.group_id)
     return CohortError(f"the offsets of group {source.group_id} cannot be read (startingOffsets=committed): {text}")
@@ -163,7 +163,7 @@ def _too_young(
             ", ".join(sorted({tp.topic for tp in partitions} - topics)),
         )
     firsts = _first_at(options, log_ends, candidates, end_ms + CLOCKS_MS) if candidates else {}
-    appended = _appended(options.source, firsts, ids) if firsts else frozenset()
+    appended = _append_timed(options.source, firsts, ids) if firsts else frozenset()
     return {tp: offset for tp, offset in firsts.items() if tp in appended}
 
 
@@ -190,7 +190,7 @@ def _appended_topics(source: SourceOptions, topics: Iterable[str]) -> frozenset[
     )
 
 
-def _appended(source: SourceOptions, places: Offsets, ids: Mapping[str, str]) -> frozenset[TopicPartition]:
+def _append_timed(source: SourceOptions, places: Offsets, ids: Mapping[str, str]) -> frozenset[TopicPartition]:
     """The partitions that have a record with a broker's timestamp there: the topic may have become so later."""
     reader = RangeReader(
         source.kafka,

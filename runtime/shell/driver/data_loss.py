@@ -126,7 +126,7 @@ class DataLoss:
             ends=snapshot.ends,
             silent=snapshot.unreachable,
         )
-        self._deleted(signs.deleted)
+        self._report_deleted(signs.deleted)
         void = signs.deleted | {tp for tp in start if tp.topic in signs.recreated} if signs.recreated else signs.deleted
         epochs = self.compare(start, snapshot, void)
         self._recreated = self._recreated.add_answer(signs.recreated, snapshot.look, now)
@@ -144,13 +144,13 @@ class DataLoss:
             signs.deleted, reset, hold.doubted(start, signs, epochs.unsure, reset), {**snapshot.ids, **self._ids}
         )
 
-    def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
+    def find_deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
         deleted = frozenset(start) - snapshot.partitions
-        self._deleted(deleted)
+        self._report_deleted(deleted)
         return deleted
 
-    def left_out(self, partitions: Collection[TopicPartition]) -> None:
+    def report_left_out(self, partitions: Collection[TopicPartition]) -> None:
         """A batch that is replayed ends without these, which it starts with.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
         self._report_loss(
             "PARTITIONS_DELETED",
@@ -184,7 +184,7 @@ class DataLoss:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _deleted(self, missing: frozenset[TopicPartition]) -> None:
+    def _report_deleted(self, missing: frozenset[TopicPartition]) -> None:
         left_out = frozenset(tp for tp in missing if not self._log_ends.selects(tp))
         if deleted := missing - left_out:
             self._report_loss("PARTITIONS_DELETED", f"Partitions {names_of(deleted)} have been deleted.")

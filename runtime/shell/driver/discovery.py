@@ -123,7 +123,7 @@ class Discovery:
             except TransportError as error:
                 reason = str(error)
             if time.monotonic() > deadline:
-                raise errors.unreached(self._conf, self._limit_ms, reason)
+                raise errors.unreachable_error(self._conf, self._limit_ms, reason)
             threading.Event().wait(self._retry_s)
 
     def next_layout(self, metadata: Metadata) -> Layout:

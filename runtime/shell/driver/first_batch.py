@@ -20,7 +20,7 @@ from sparkcohort.runtime.kafka.run_epoch import decode, pinned, plan_of, planned
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
-from sparkcohort.runtime.shell.driver.starting_offsets import initial_offsets, lapsed
+from sparkcohort.runtime.shell.driver.starting_offsets import initial_offsets, lapsed_pins
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 
 log = logging.getLogger("sparkcohort.first_batch")
@@ -56,7 +56,7 @@ class FirstBatch:
         pins = {
             tp: entry.offset for tp, entry in commits.items() if entry.offset is not None and decode(entry.metadata).pin
         }
-        old = lapsed(self._log_ends, pins)
+        old = lapsed_pins(self._log_ends, pins)
         # A pin beside real commits is one that a first batch has replaced in part: it no longer speaks for the start.
         if len(pinned_start) < len(commits):
             pinned_start = {}

@@ -138,7 +138,7 @@ class GroupCommits:
         """This run's number, as Kafka has it."""
         return self._membership.run_epoch
 
-    def in_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def kafka_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that the real group has now, of any client."""
         committed = self._membership.committed(partitions)
         return {tp: entry.offset for tp, entry in committed.items() if entry.offset is not None}
@@ -164,7 +164,7 @@ class GroupCommits:
         """Of which topics the offsets are that are committed from now on."""
         self._membership.ids = ids
 
-    def seen_under(self, epochs: Mapping[TopicPartition, int]) -> None:
+    def record_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
         """Under which leader epochs the logs had the offsets that are committed from now on, as far as known."""
         self._membership.epochs = epochs
 

@@ -28,7 +28,7 @@ from sparkcohort.runtime.shell.kafka.handover_client import (
     HandoverDelayed,
     HandoverDenied,
     ask,
-    in_words,
+    describe,
 )
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.rpc.threads import Supervised, look
@@ -57,7 +57,7 @@ def take_over(options: SourceOptions, pause: Callable[[float], None]) -> bool:
         side = ask(client, options.handover_timeout_ms, pause)
     finally:
         client.close()
-    words = in_words(side, options.group_id)
+    words = describe(side, options.group_id)
     if side.state is AskingState.OVERTAKEN:
         raise CohortError(f"{words}: one of the two takes the group over, and this one ends; nothing was read")
     if side.state in (AskingState.GRANTED, AskingState.ABSENT):

@@ -106,7 +106,7 @@ class GroupMembership:
         self._consumer, self._client_number = self._new_client(), self._membership.client
         self._thread.start()
         if not self._await_place(timeout_s):
-            raise errors.not_joined(self._options, timeout_s, self._foreign_members.other_members())
+            raise errors.join_failure(self._options, timeout_s, self._foreign_members.other_members())
         if not handed_over:
             self._foreign_members.tell_predecessor(self._membership.reservation.predecessor)
 

@@ -133,7 +133,7 @@ class Session:
         Raises CohortError: this group did not plan it, or (DriverDataLoss) partitions of it are gone.
         """
         start = self._commits.replayed(end, ids)
-        self._loss.deleted(end, self._log_ends.snapshot())
+        self._loss.find_deleted(end, self._log_ends.snapshot())
         return start
 
     def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str]) -> None:
@@ -161,7 +161,7 @@ class Session:
             return
         self._compare(start)
         if self._handed_over:
-            check_start(self._options.group_id, start, self._commits.in_kafka(start))
+            check_start(self._options.group_id, start, self._commits.kafka_offsets(start))
         first_generation = self._commits.begin(start)
         self._handover = watch(self._options, self._commits)
         self._ending.add(Order.COMMITS, self._handover.close)
@@ -216,7 +216,7 @@ class Session:
         deadline = time.monotonic() + 2 * epoch_ends.PATIENCE_S
         while self._loss.compare(current, snapshot).unsure and time.monotonic() < deadline:
             self.pause(COMPARE_GAP_S)
-        self._commits.seen_under(self._loss.epochs)
+        self._commits.record_epochs(self._loss.epochs)
 
     def _may_run_again(self) -> bool:
         """Whether this query may be started again in this application, and go on with its group."""
@@ -328,7 +328,7 @@ class Session:
 
     # --- handing over (``runtime.kafka.handover``) -------------------------------------------------------
 
-    def handover_asked(self) -> bool:
+    def is_handover_requested(self) -> bool:
         """Whether a newer driver waits for this query to stop."""
         return self._handover is not None and self._handover.requested
 
@@ -357,7 +357,7 @@ class Session:
         self._snapshot = self._log_ends.refresh(timeout_s)
         return self._snapshot
 
-    def isolated(self, start: Offsets, ends: Offsets) -> Offsets:
+    def isolated_ends(self, start: Offsets, ends: Offsets) -> Offsets:
         """The log ends as far as a batch after ``start`` may go without waiting for a slow leader."""
         barred = self._barred()
         owners = self._coordinator.owners() if self._coordinator and barred else {}
@@ -366,7 +366,7 @@ class Session:
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
         self._accepted = self._loss.find_losses(start, ids, snapshot, time.monotonic())
-        self._commits.seen_under(self._loss.epochs)
+        self._commits.record_epochs(self._loss.epochs)
         return self._accepted
 
     def topic_ids(self) -> Mapping[str, str]:
@@ -383,7 +383,7 @@ class Session:
         deleted, reset = self._accepted.deleted, self._accepted.reset
         left_out = start.keys() - end.keys() - deleted
         if left_out:
-            self._loss.left_out(left_out)
+            self._loss.report_left_out(left_out)
         back = {tp: start[tp] for tp, offset in end.items() if offset < start.get(tp, offset)}
         accepted = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
         unknown = {tp: offset for tp, offset in back.items() if tp not in accepted}

@@ -47,7 +47,7 @@ def initial_offsets(
     return _resolve(options, log_ends, all_specs)
 
 
-def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
+def lapsed_pins(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
     """Pinned offsets at which nothing can start any more, since they are outside their log, with a word on each.
 
     What cannot be asked now is believed.

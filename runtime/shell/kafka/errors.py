@@ -54,7 +54,7 @@ def unauthenticated(conf: Mapping[str, str], text: str) -> CohortError:
     )
 
 
-def unreached(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
+def unreachable_error(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
     """No broker answered in time."""
     reason = f"; last: {redact_text(text, conf)}" if text else ""
     return CohortError(
@@ -63,7 +63,7 @@ def unreached(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
     )
 
 
-def not_joined(options: SourceOptions, waited_s: float, members: list[str]) -> CohortError:
+def join_failure(options: SourceOptions, waited_s: float, members: list[str]) -> CohortError:
     """The group coordinator did not let us in, and did not say why."""
     hint = f"; also in it: {', '.join(members)}" if members else "; is its coordinator up?"
     return CohortError(

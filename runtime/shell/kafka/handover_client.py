@@ -181,7 +181,7 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
     return side
 
 
-def in_words(side: AskingSide, group_id: str) -> str:
+def describe(side: AskingSide, group_id: str) -> str:
     """How a hand-over came out, for people."""
     words = {
         AskingState.GRANTED: "the driver before has committed its last batch and stopped",

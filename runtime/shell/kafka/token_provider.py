@@ -72,7 +72,7 @@ def make_token(name: str, settings: Mapping[str, str], now: float, former: str =
             "asks for tokens",
             retryable=True,
         ) from None
-    token = _checked(name, result)
+    token = _parse_result(name, result)
     if token.ends <= now:
         raise NoToken(
             f"{_option(name)} returned a token that has ended {now - token.ends:.0f} s ago by the clock of "
@@ -110,7 +110,7 @@ def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
     return function
 
 
-def _checked(name: str, result: Any) -> LoginToken:
+def _parse_result(name: str, result: Any) -> LoginToken:
     if not isinstance(result, tuple) or len(result) not in (2, 4):
         kind = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a value of type {type(result).__name__}"
         raise NoToken(f"{_option(name)} returned {kind}: return {_SHAPE}")

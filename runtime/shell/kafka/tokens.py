@@ -211,7 +211,7 @@ def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
     name = str(conf.get(PROVIDER, ""))
     if not name:
         return None
-    login = _of_login(conf)
+    login = _login_settings(conf)
     key = (name, frozenset(login.items()))
     with _lock:
         if key not in _sources:
@@ -219,7 +219,7 @@ def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
         return _sources[key]
 
 
-def _of_login(conf: Mapping[str, Any], names: tuple[str, ...] = _CLUSTER) -> dict[str, str]:
+def _login_settings(conf: Mapping[str, Any], names: tuple[str, ...] = _CLUSTER) -> dict[str, str]:
     return {
         key: str(value) for key, value in conf.items() if key in names or (key.startswith(_LOGIN) and key != PROVIDER)
     }

@@ -24,7 +24,7 @@ def tp(partition: int) -> TopicPartition:
     return TopicPartition("t", partition)
 
 
-def of_topic(amounts: dict[TopicPartition, int], topic: str) -> int:
+def with_topic_id(amounts: dict[TopicPartition, int], topic: str) -> int:
     """The sum over one topic's partitions."""
     return sum(amount for partition, amount in amounts.items() if partition.topic == topic)
 
@@ -35,8 +35,8 @@ def test_limits_in_offsets_are_exact(
 ) -> None:
     """As much as the limits allow and no offset more, none of what doesn't wait; the same again for the same input."""
     shares = share(backlog, Limits(most, topics=topics))
-    allowed = {topic: min(of_topic(backlog, topic), topics.get(topic, 10**9)) for topic in "tu"}
-    assert all(of_topic(shares, topic) <= allowed[topic] for topic in "tu")
+    allowed = {topic: min(with_topic_id(backlog, topic), topics.get(topic, 10**9)) for topic in "tu"}
+    assert all(with_topic_id(shares, topic) <= allowed[topic] for topic in "tu")
     assert sum(shares.values()) == min(sum(allowed.values()), 10**9 if most is None else most)
     assert shares.keys() == backlog.keys()
     assert all(0 <= amount <= backlog[partition] for partition, amount in shares.items())

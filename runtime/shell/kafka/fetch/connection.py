@@ -136,7 +136,7 @@ class Transport:
             self.socket.close()
 
     def _connection_error(self, error: OSError | None) -> TransportError:
-        return TransportError(f"{self._server} {_what_went(error)}{self._hint}")
+        return TransportError(f"{self._server} {_closing_words(error)}{self._hint}")
 
 
 def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Transport:
@@ -181,7 +181,7 @@ def _resolve(host: str, port: int, settings: Settings) -> list[tuple[int, Any]]:
     return list(dict.fromkeys((family, address) for family, _, _, _, address in entries))
 
 
-def _what_went(error: OSError | None) -> str:
+def _closing_words(error: OSError | None) -> str:
     if error is None:
         return "closed the connection"
     return f"broke the connection: {error.strerror or error}"
@@ -385,11 +385,11 @@ class _Setup:
         except TimeoutError:
             raise TransportError(f"{self._server} gave no answer in time; {self._doubt()}") from None
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-            raise TransportError(f"{self._server} {_what_went(error)}; {self._doubt()}") from None
+            raise TransportError(f"{self._server} {_closing_words(error)}; {self._doubt()}") from None
         except ssl.SSLError as error:  # TLS 1.3: that our certificate is missing, a broker says after the handshake
             raise ConnectionRefused(f"{self._server} {_tls_words(error)}") from None
         except OSError as error:
-            raise TransportError(f"{self._server} {_what_went(error)}; {self._doubt()}") from None
+            raise TransportError(f"{self._server} {_closing_words(error)}; {self._doubt()}") from None
         if answer.take(">i") != (self._last_id,):
             raise self._stranger()
         return answer

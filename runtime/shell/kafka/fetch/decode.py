@@ -42,7 +42,7 @@ class PartDecoder:
     def __init__(self, largest: Largest, *, columns: Columns) -> None:
         """Nothing is decoded yet."""
         self._largest = largest
-        take = partial(taken_rows, arrow_rows.schema(columns))
+        take = partial(import_rows, arrow_rows.schema(columns))
         self._decoder = _native.Decoder(fields_of(columns), take, unpack, largest.nbytes, WINDOW)
 
     def part(
@@ -102,6 +102,6 @@ def _event(partition: Partition, native_event: tuple[int, str, int, int, int, An
     return PartitionError(partition.tp, KafkaError(number, content), offset)
 
 
-def taken_rows(schema: pa.Schema, address: int, runs: bytes) -> tuple[pa.RecordBatch, OffsetRuns]:
+def import_rows(schema: pa.Schema, address: int, runs: bytes) -> tuple[pa.RecordBatch, OffsetRuns]:
     """Take over the ArrowArray at this address, and where its rows stand."""
     return pa.RecordBatch._import_from_c(address, schema), OffsetRuns(runs)

@@ -14,7 +14,7 @@ from typing import Any
 from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError
 from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.fetch.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource, possible
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource, librdkafka_reason
 from sparkcohort.runtime.values.columns import Columns, raw_columns
 
 SWITCH = "COHORT_NATIVE"
@@ -52,7 +52,7 @@ def _source_of_bytes(
     conf: Mapping[str, Any], columns: Columns, batch_bytes: int, *, unhurried: bool, largest: Largest | None
 ) -> RecordSource:
     try:
-        reason = f"{SWITCH}={BY_LIBRDKAFKA}" if os.environ.get(SWITCH) == BY_LIBRDKAFKA else possible(conf)
+        reason = f"{SWITCH}={BY_LIBRDKAFKA}" if os.environ.get(SWITCH) == BY_LIBRDKAFKA else librdkafka_reason(conf)
         if not reason:
             return FetchSource(conf, columns=columns, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest)
     except (TransportError, ValueError) as error:

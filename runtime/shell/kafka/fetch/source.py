@@ -43,14 +43,14 @@ T = TypeVar("T")
 _log = logging.getLogger("sparkcohort.record_source")
 
 
-def possible(conf: Mapping[str, Any]) -> str:
+def librdkafka_reason(conf: Mapping[str, Any]) -> str:
     """Why these settings need librdkafka; "" when they don't."""
     config = settings_of(conf)
     return unsupported(config) or ("" if servers(bootstrap_of(config)) else "there is no bootstrap.servers")
 
 
 class FetchSource(RecordSource):
-    """See ``RecordSource``; ``conf`` are librdkafka settings in which ``possible`` has found nothing that needs librdkafka."""
+    """See ``RecordSource``; ``conf`` are librdkafka settings for which ``librdkafka_reason`` is ""."""
 
     def __init__(
         self,
