@@ -73,7 +73,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Imported here: the process that plans a read imports this module, too, and needs none of it.
             try:
                 from sparkcohort.assignors import ASSIGNORS  # noqa: PLC0415
-                from sparkcohort.runtime.shell.agent.listener_runner import check  # noqa: PLC0415
+                from sparkcohort.runtime.shell.agent.listener_runner import check_listener  # noqa: PLC0415
                 from sparkcohort.runtime.shell.coordinator import custom_assignors  # noqa: PLC0415
                 from sparkcohort.runtime.shell.driver.session import Session  # noqa: PLC0415
             except Exception as failed:
@@ -84,7 +84,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if options.rebalance_listener or own_assignors or has_own_provider(options.kafka):
                 find_pyfiles()
             if options.rebalance_listener:
-                check(options.rebalance_listener)
+                check_listener(options.rebalance_listener)
             self._session = Session(options, custom_assignors.load(options.assignors))
             self._session.open()
         return self._session

@@ -26,7 +26,15 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import agent_config, task_requests
 from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
-from sparkcohort.runtime.shell.agent.task_frames import ANSWER, BATCH, BUFFER, END, FRAME, LENT, STEP
+from sparkcohort.runtime.shell.agent.task_frames import (
+    BUFFER,
+    FRAME,
+    FRAME_ANSWER,
+    FRAME_BATCH,
+    FRAME_END,
+    FRAME_SHARED_STEP,
+    FRAME_STEP,
+)
 from sparkcohort.runtime.shell.coordinator import group_journal
 from sparkcohort.runtime.values.avro import schema as avro_schema
 from sparkcohort.runtime.values.protobuf import descriptor, wire
@@ -134,7 +142,7 @@ CONFIG: dict[str, Any] = {
 
 def task_request(data: bytes) -> None:
     """A request, or Nonsense in a line."""
-    with suppress(task_requests.Nonsense):
+    with suppress(task_requests.InvalidRequest):
         task_requests.parse(data)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -144,7 +152,7 @@ def task_request(data: bytes) -> None:
         try:
             while reader.next() is not None:
                 continue
-        except task_requests.Nonsense as error:
+        except task_requests.InvalidRequest as error:
             assert str(error).isprintable() and len(str(error)) < 500
 
 
@@ -166,16 +174,23 @@ def agent_answers() -> Iterator[bytes]:
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
     full = calls.encode(calls.Step(((0, 9),), (), rows=True, sizes=(9,)))
-    yield frame(STEP, step) + frame(STEP, full) + frame(BATCH, sink.getvalue().to_pybytes()) + frame(END, b"")
-    yield frame(STEP, calls.encode(calls.Step((), ((0, "gone"),), rows=False))) + frame(END, b"")
-    yield frame(LENT, BUFFER.pack(0, 1 << 20, 99, False) + full) + frame(END, b"")
-    yield frame(LENT, BUFFER.pack(0, 1 << 20, 99, True) + full) + frame(END, b"")
-    yield frame(ANSWER, b"{}")
-    yield frame(ANSWER, b"[1]")
     yield (
-        frame(ANSWER, calls.encode(calls.ClaimReply((RANGE,), (5,), agent=True))) + frame(STEP, step) + frame(END, b"")
+        frame(FRAME_STEP, step)
+        + frame(FRAME_STEP, full)
+        + frame(FRAME_BATCH, sink.getvalue().to_pybytes())
+        + frame(FRAME_END, b"")
     )
-    yield frame(STEP, step) + FRAME.pack(STEP, 1 << 60) + step
+    yield frame(FRAME_STEP, calls.encode(calls.Step((), ((0, "gone"),), rows=False))) + frame(FRAME_END, b"")
+    yield frame(FRAME_SHARED_STEP, BUFFER.pack(0, 1 << 20, 99, False) + full) + frame(FRAME_END, b"")
+    yield frame(FRAME_SHARED_STEP, BUFFER.pack(0, 1 << 20, 99, True) + full) + frame(FRAME_END, b"")
+    yield frame(FRAME_ANSWER, b"{}")
+    yield frame(FRAME_ANSWER, b"[1]")
+    yield (
+        frame(FRAME_ANSWER, calls.encode(calls.ClaimReply((RANGE,), (5,), agent=True)))
+        + frame(FRAME_STEP, step)
+        + frame(FRAME_END, b"")
+    )
+    yield frame(FRAME_STEP, step) + FRAME.pack(FRAME_STEP, 1 << 60) + step
 
 
 def agent_answer(data: bytes) -> None:
@@ -241,8 +256,8 @@ def checkpoints(data: bytes) -> None:
         for at, line in list(entry.sources.items())[:3]:
             ends = logs.source_of(line, "offsets/3")
             if ends is not None:
-                written = logs.rewrite_source(text, at, logs.as_line(ends.ends, ends.ids, str(line)))
-                again = logs.source_of(logs.read_offsets(written, "again").sources[at], "again")
+                encode_request = logs.rewrite_source(text, at, logs.as_line(ends.ends, ends.ids, str(line)))
+                again = logs.source_of(logs.read_offsets(encode_request, "again").sources[at], "again")
                 assert again is not None
                 assert again.ends == ends.ends
 
@@ -339,7 +354,7 @@ def _calls() -> list[bytes]:
 
 def _requests() -> list[bytes]:
     asked = (calls.AgentRequest((RANGE,), (5,), 2, {"t": "id"}, 1.5), calls.AgentRequest(action="Claim", body="{}"))
-    sent = [task_requests.written(each, TOKEN) for each in asked]
+    sent = [task_requests.encode_request(each, TOKEN) for each in asked]
     return [*sent, sent[0] + sent[1], *(each[4:] for each in sent)]
 
 

@@ -1,12 +1,13 @@
 """The agent of an executor: one process for all queries of the application, with a member of each one's group in it.
 
-A task that finds no member of its query on its executor asks the agent to take one in, or starts the agent where there is
-none (``executor.start_agent``).  Whoever starts it binds its socket and leaves the request there, so nobody waits for it to
-be up, and its name is its lock: of many tasks one starts it.  It ends soon after its last member, and with its executor.
+A task that finds no member of its query on its executor asks the agent for one, or starts the agent where there is
+none (``executor.start_agent``).  That task binds the agent's socket and leaves the request there, so it need not wait for
+the agent.  The socket's name is the lock: of many tasks one starts the agent.  It ends soon after its last member, and with
+its executor.
 
 Members share this process and its imports, and nothing else: each has its socket, its connection to its own coordinator,
-its buffers and its threads (``query_member``), and ends alone.  One that can't be ended takes the process with it, and so
-does one that finds out that no task can be served any more: the tasks go on by themselves, and start it anew.
+its buffers and its threads (``query_member``), and ends alone.  If one can't be ended, or finds that it can serve no task
+any more, the process ends.  Tasks then read from Kafka by themselves, and start the agent again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ LINGER_S: Final = 2.0
 """How long it stays without a member: a query that is started again has one within this time."""
 LOOK_S: Final = 5.0
 END_S: Final = 10.0
-"""Whoever has begun to end is gone in this time."""
+"""How long the process may take to end."""
 MEMBER_END_S: Final = 20.0
 _LENGTH: Final = struct.Struct("!I")
 
@@ -73,7 +74,7 @@ class Agent:
         self._leaving = ""
 
     def run(self) -> None:
-        """Serve until there is no reason left to."""
+        """Serve until the last member has ended, or the executor."""
         self._acceptor.start()
         Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None).start()
         Supervised("cohort-agent", self._await_job, self._work, self._resign).run()
@@ -85,29 +86,29 @@ class Agent:
         """A member has begun to end."""
         with self._lock:
             self._ending[member.address] = time.monotonic() + MEMBER_END_S
-        self._inbox.put(_nothing)
+        self._inbox.put(_wake)
 
     def ended(self, member: QueryMember) -> None:
-        """A member has let go of all that it had."""
+        """A member has released all that it had."""
         self._forget(member.address)
         self._inbox.put(_release_memory)
 
     def fail(self, reason: str) -> None:
-        """End at once: whoever is started in this process' place starts with nothing open, and takes all members' places."""
+        """End at once: a new process begins with nothing open, and its members take the places of these."""
         log.error("this agent ends, with all its members: %s", reason)
         os._exit(1)
 
     # --- requests -------------------------------------------------------------------------------------
 
     def _converse(self, connection: socket.socket) -> None:
-        """Take one request in; whoever sent it does not wait for an answer."""
+        """Read one request, which gets no answer, and make its member."""
         try:
             with connection:
-                config = from_json(json.loads(_received(connection)))
+                config = from_json(json.loads(_read_request(connection)))
             self._take_in(config)
         except (OSError, ValueError, RecursionError) as error:
-            why = str(error) if isinstance(error, MalformedConfig) else type(error).__name__
-            log.warning("a request to this agent was not understood: %s", why)
+            reason = str(error) if isinstance(error, MalformedConfig) else type(error).__name__
+            log.warning("a request to this agent was not understood: %s", reason)
 
     def _take_in(self, config: AgentConfig) -> None:
         if config.executor.pid != self._executor:
@@ -143,28 +144,28 @@ class Agent:
                 member_made.leave("it could not be started")
 
     def _have_former_give_way(self, config: AgentConfig) -> None:
-        """The run of this member is there.  Not sooner: a task that is late may ask for a member of a run that has ended."""
+        """End members of earlier runs, once this one's coordinator has answered: a late task may ask for a run that has ended."""
         with self._lock:
-            others = [each for address, each in self._members.items() if each and address != config.address]
-        for each in others:
-            if each.is_before(config):  # nobody takes it over any more, and what it holds are as many bytes again
-                each.give_way()
+            members = [member for address, member in self._members.items() if member and address != config.address]
+        for member in members:
+            if member.is_before(config):  # no run takes it over any more, and its buffers take as many bytes again
+                member.give_way()
 
     def _forget(self, address: str) -> None:
         with self._lock:
             self._members.pop(address, None)
             self._ending.pop(address, None)
             self._idle_since = time.monotonic()
-            # One of its own has nobody else to wait for.
+            # An agent of one query's own gets no other member.
             self._linger_s = 0.0 if self._leaving or address == self._name else LINGER_S
-        self._inbox.put(_nothing)
+        self._inbox.put(_wake)
 
     # --- the loop -------------------------------------------------------------------------------------
 
     def _await_job(self) -> bool:
         with self._lock:
             due = [*self._ending.values(), *(() if self._members else (self._idle_since + self._linger_s,))]
-        wait_s = min([LOOK_S, *(at - time.monotonic() for at in due)])
+        wait_s = min([LOOK_S, *(deadline - time.monotonic() for deadline in due)])
         self._job = None
         with contextlib.suppress(queue.Empty):
             self._job = self._inbox.get(timeout=max(wait_s, 0))
@@ -175,11 +176,11 @@ class Agent:
             self._job()
         now = time.monotonic()
         with self._lock:
-            late = [address for address, at in self._ending.items() if at <= now]
-            over = not self._members and now >= self._idle_since + self._linger_s
+            late = [address for address, deadline in self._ending.items() if deadline <= now]
+            idle = not self._members and now >= self._idle_since + self._linger_s
         if late:
             self.fail(f"{len(late)} of its members did not end within {MEMBER_END_S:g} s")
-        if over:
+        if idle:
             self._end()
 
     def _end(self) -> NoReturn:
@@ -207,7 +208,7 @@ class Agent:
             members = [member for member in self._members.values() if member is not None]
         for member in members:
             member.leave(reason)
-        self._inbox.put(_nothing)
+        self._inbox.put(_wake)
 
     def on_signal(self) -> None:
         """SIGTERM; needs no thread and no lock."""
@@ -215,8 +216,8 @@ class Agent:
         self._inbox.put(partial(self.leave, "terminated"))
 
 
-def _received(connection: socket.socket) -> bytes:
-    """One request: a length, and so much.  Raises OSError, MalformedConfig."""
+def _read_request(connection: socket.socket) -> bytes:
+    """One request: a length, and as many bytes.  Raises OSError, MalformedConfig."""
     deadline = time.monotonic() + REQUEST_S
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
     if length > LARGEST:
@@ -225,7 +226,7 @@ def _received(connection: socket.socket) -> bytes:
 
 
 def _read(connection: socket.socket, length: int, deadline: float) -> bytes:
-    """So many bytes; memory is taken as they come, not as they are promised."""
+    """``length`` bytes; memory is taken as they come, not by the stated length."""
     data = bytearray()
     while len(data) < length:
         connection.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -236,18 +237,18 @@ def _read(connection: socket.socket, length: int, deadline: float) -> bytes:
     return bytes(data)
 
 
-def _nothing() -> None:
+def _wake() -> None:
     """Wakes the loop."""
 
 
 def _release_memory() -> None:
-    """What a member had is the system's again, not kept for the others."""
+    """Gives an ended member's memory back to the system."""
     gc.collect()
     pa.default_memory_pool().release_unused()
 
 
 def _set_kill_timer() -> None:
-    """However the interpreter stands: the kernel ends the process in time."""
+    """The kernel ends the process in time, even if the interpreter is stuck."""
     signal.setitimer(signal.ITIMER_REAL, END_S)
 
 

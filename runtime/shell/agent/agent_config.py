@@ -1,4 +1,4 @@
-"""What a member of an agent is started with.  A task writes it and imports nothing of what runs in the agent, which reads it."""
+"""The configuration of an agent's member.  A task writes it, and imports nothing else of the agent, which reads it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LEAST_TOKEN: Final = 16
 
 
 class MalformedConfig(ValueError):
-    """What came is no member's configuration; the message quotes none of it."""
+    """The bytes are no member's configuration; the message quotes none of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What the task that has an agent take a member in tells it, over the agent's socket."""
+    """The request of a task to an agent for a new member, on the agent's socket."""
 
     address: str
     executor: Executor
@@ -44,7 +44,7 @@ class AgentConfig:
     listener: str = ""
     group_id: str = ""
     group_instance_id: str = ""  # the driver's: queries may share a group on different topics
-    load_window_ms: int = 0  # over how long loads are smoothed; 0: nobody asks for them
+    load_window_ms: int = 0  # over how long loads are smoothed; 0: they are not reported
 
 
 # Compiles the type, for ``convert`` too: many queries' members may start at a time (see ``wire_types``).
@@ -69,8 +69,8 @@ def to_json(config: AgentConfig) -> dict[str, object]:
 def from_json(values: Any) -> AgentConfig:
     """The inverse of ``to_json``, for what came from outside.  Raises MalformedConfig."""
     try:
-        said = {name: values["credentials"][name] for name in ("authority", "certificate", "key")}
-        secrets = {name: text.encode() for name, text in said.items()}
+        texts = {name: values["credentials"][name] for name in ("authority", "certificate", "key")}
+        secrets = {name: text.encode() for name, text in texts.items()}
         credentials = {**values["credentials"], **secrets}
         config = msgspec.convert({**values, "credentials": credentials}, AgentConfig)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""What is kept of one partition, who reads it, and how much of it one step hands out; see ``prefetch``."""
+"""One partition's buffer, its readers, and how much of it one step hands out; see ``prefetch``."""
 
 from __future__ import annotations
 
@@ -44,47 +44,47 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """One range being served: what comes next, and whether it waits for Kafka."""
+    """One range being served: its next offset, and whether it waits for Kafka."""
 
     index: int
     buffer: Buffer
-    at: int
+    position: int
     end: int
-    topic_id: str = ""  # of the topic that it is planned of, if that is known
-    waiting: bool = False
+    topic_id: str = ""  # the plan's, if it is known
+    is_waiting: bool = False
 
     @property
-    def strange(self) -> bool:
-        """Whether what is buffered, or comes next, is of another topic of that name: deleted, and made anew."""
+    def is_recreated(self) -> bool:
+        """Whether the buffer is of another topic of that name: one was deleted, and recreated."""
         return "" not in (self.topic_id, self.buffer.topic_id) and self.topic_id != self.buffer.topic_id
 
     @property
     def limit(self) -> int:
-        """Up to where it is given what is buffered."""
+        """The offset up to which it is served."""
         return min(self.buffer.sure, self.buffer.position) if self.topic_id else self.buffer.position
 
-    def hopeless(self, share: int) -> str:
+    def miss_reason(self, share: int) -> str:
         """Why its next offset won't be buffered, while its partition is owned and may keep so many bytes; empty if it is or may be."""
         buffer = self.buffer
-        if self.at < buffer.base:
+        if self.position < buffer.base:
             return "evicted"
-        if self.strange:
+        if self.is_recreated:
             return "of another topic of that name"
-        if self.at >= buffer.position and (buffer.error or buffer.silent):
+        if self.position >= buffer.position and (buffer.error or buffer.silent):
             return buffer.error or buffer.silent
-        if self.at > buffer.position and buffer.nbytes >= share:
+        if self.position > buffer.position and buffer.nbytes >= share:
             return "too far ahead"
         return ""
 
 
 class TaskWait:
-    """A task that waits for records of any of its ranges, and from when on that hasn't been counted yet."""
+    """A task that waits for records of any of its ranges, and up to when its wait has been counted."""
 
-    __slots__ = ("began", "readers", "since")
+    __slots__ = ("began", "counted_at", "readers")
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self.readers = readers
-        self.began = self.since = time.monotonic()
+        self.began = self.counted_at = time.monotonic()
 
 
 @dataclass(slots=True, eq=False)
@@ -96,10 +96,10 @@ class Buffer:
     position: int
     planned_start: int
     plan_seq: int = -1
-    topic_id: str = ""  # of the topic that the records are of, as far as the client, or else the plan, tells
-    sure: int = -1  # below this offset they certainly are; see ``unidentified_records``
+    topic_id: str = ""  # of the records' topic, by the client, or else by the plan
+    sure: int = -1  # below this offset it is confirmed; see ``unidentified_records``
     served: int = 0  # the highest offset handed out
-    left: int = -1  # where fetching stood before it was moved: an error from there is of the past
+    moved_from: int = -1  # where fetching stood before it was moved: an error from there is of the past
     chunks: list[Chunk] = field(default_factory=list)
     nbytes: int = 0
     readers: list[Reader] = field(default_factory=list)
@@ -112,26 +112,26 @@ class Buffer:
     bytes_in: int = 0
 
     @property
-    def waiting(self) -> bool:
+    def has_waiter(self) -> bool:
         """Whether a task waits for the very next record; one that waits for later ones has no claim to room."""
-        return any(reader.waiting and reader.at == self.position for reader in self.readers)
+        return any(reader.is_waiting and reader.position == self.position for reader in self.readers)
 
-    def append(self, chunk: Chunk, *, told: bool = True) -> None:
-        """Put a chunk behind the last one; ``told``: the client says that it is of this topic."""
+    def append(self, chunk: Chunk, *, identified: bool = True) -> None:
+        """Put a chunk behind the last one; ``identified``: the client tells its topic's id."""
         self.chunks.append(chunk)
         self.nbytes += chunk.nbytes
         if chunk.batch is not None:
             self.records_in += chunk.batch.num_rows
             self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
         self.position, self.error, self.failures = chunk.next_offset, "", 0
-        if told:
+        if identified:
             self.sure = self.position
 
-    def move(self, to: int) -> None:
+    def move(self, offset: int) -> None:
         """Start anew at an offset."""
         self.chunks.clear()
-        self.left = self.position
-        self.base = self.position = self.served = self.sure = to
+        self.moved_from = self.position
+        self.base = self.position = self.served = self.sure = offset
         self.nbytes, self.live, self.error, self.retry_at, self.failures = 0, False, "", 0.0, 0
         self.topic_id = ""
 
@@ -155,26 +155,26 @@ class Buffer:
         if position < self.base:
             return None
         index = bisect_right(self.chunks, position, key=attrgetter("next_offset"))
-        found = (chunk.first_from(position) for chunk in self.chunks[index:])
-        return next((seen for seen in found if seen is not None), None)
+        records = (chunk.first_from(position) for chunk in self.chunks[index:])
+        return next((record for record in records if record is not None), None)
 
     def released_offset(self) -> int:
-        """Up to here everything has been handed out, and nobody is reading it."""
-        return min([self.served, *(reader.at for reader in self.readers)])
+        """Up to here everything has been handed out, and no reader needs it."""
+        return min([self.served, *(reader.position for reader in self.readers)])
 
 
-def evict_for_waiting(buffers: Iterable[Buffer], over: int) -> None:
-    """Make room for those who wait: far ends first, where nobody reads before where somebody does.
+def evict_for_waiting(buffers: Iterable[Buffer], excess: int) -> None:
+    """Make room for waiting tasks: the ends of buffers first, those without a reader before the others.
 
-    What a reader takes next stays: two who wait would else evict each other's records for ever.
+    A reader's next chunk stays, else two waiting tasks would evict each other's records for ever.
     """
     for buffer in sorted(buffers, key=lambda b: (bool(b.readers), -b.nbytes)):
-        kept = max((reader.at for reader in buffer.readers), default=-1)
-        while over > 0 and buffer.chunks and buffer.chunks[-1].start > kept:
-            over -= buffer.drop_tail()
-        past = min((reader.at for reader in buffer.readers), default=-1)
-        while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= past:
-            over -= buffer.drop_head()
+        furthest = max((reader.position for reader in buffer.readers), default=-1)
+        while excess > 0 and buffer.chunks and buffer.chunks[-1].start > furthest:
+            excess -= buffer.drop_tail()
+        past = min((reader.position for reader in buffer.readers), default=-1)
+        while excess > 0 and buffer.chunks and buffer.chunks[0].next_offset <= past:
+            excess -= buffer.drop_head()
 
 
 class BufferLoad:
@@ -192,20 +192,20 @@ class BufferLoad:
 
     def take(self, reader: Reader) -> int:
         """Move a reader as far as its buffer, its end and the room here allow; returns the bytes that it gets."""
-        buffer, taken = reader.buffer, 0
-        index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
+        buffer, nbytes = reader.buffer, 0
+        index = bisect_right(buffer.chunks, reader.position, key=attrgetter("next_offset"))
         for chunk in buffer.chunks[index : index + 1000]:
-            if reader.at >= min(reader.end, reader.limit) or not self._fits(chunk):
+            if reader.position >= min(reader.end, reader.limit) or not self._fits(chunk):
                 break
             part = None
             if chunk.batch is not None and chunk.runs is not None:
-                part = trim(chunk.batch, chunk.runs, reader.at, reader.end)
+                part = trim(chunk.batch, chunk.runs, reader.position, reader.end)
             if part is not None:
                 self.batches.append(part)
                 self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes - CHUNK_OVERHEAD
-                taken += part.nbytes
-            reader.at = min(chunk.next_offset, reader.end)
-        return taken
+                nbytes += part.nbytes
+            reader.position = min(chunk.next_offset, reader.end)
+        return nbytes
 
     def _fits(self, chunk: Chunk) -> bool:
         rows = chunk.batch.num_rows if chunk.batch else 0
@@ -217,7 +217,7 @@ class BufferLoad:
 
 
 def dismiss(readers: Iterable[Reader]) -> None:
-    """They read no more: what they stood at is no longer kept for them."""
+    """Remove readers from their buffers, which need not keep their next records any more."""
     for reader in readers:
         if reader in reader.buffer.readers:
             reader.buffer.readers.remove(reader)

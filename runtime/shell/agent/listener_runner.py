@@ -1,8 +1,8 @@
 """The user's rebalance listener: found by its dotted name, called in a thread of its own, timed, and never waited for too long.
 
-Everything that is the user's (the import, the constructor, the calls) runs in that thread.  A call that blocks keeps
-later calls waiting, not the member: what it holds up is acknowledged without it when its time is over.  Only native code
-that keeps Python's lock to itself could stop a member, and the group then does without it after a session.
+All of the user's code (the import, the constructor, the calls) runs in that thread.  A call that blocks holds up later
+calls, not the member: the revocation goes on without it when its time is over.  Only native code that never releases
+Python's lock could stop a member, and the group then removes it after its session timeout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARGIN_MS = 5_000
 _CREATED, _ASSIGNED, _REVOKED, _LOST = LISTENER_EVENTS
 
 Report = Callable[[str, str, int], None]
-"""Takes what happened to every call: event, outcome (``LISTENER_OUTCOMES``), milliseconds."""
+"""Called after every call with event, outcome (``LISTENER_OUTCOMES``), milliseconds."""
 
 
 def patience_ms(rebalance_timeout_ms: int) -> int:
@@ -38,36 +38,36 @@ def patience_ms(rebalance_timeout_ms: int) -> int:
     return rebalance_timeout_ms - min(MARGIN_MS, rebalance_timeout_ms // 5)
 
 
-def find(name: str) -> Any:
+def find_object(name: str) -> Any:
     """The class or object of a dotted name (``package.module.Class``, ``package.module:object``); whatever its import raises."""
     module, _, path = name.partition(":") if ":" in name else name.rpartition(".")
     return reduce(getattr, path.split("."), importlib.import_module(module))
 
 
-def check(name: str) -> None:
+def check_listener(name: str) -> None:
     """Raise OptionError unless the listener can be imported here and looks like one; nothing is created."""
     try:
-        found = find(name)
+        listener = find_object(name)
     except Exception as error:  # noqa: BLE001  the user's module may raise anything
         raise OptionError(
             f"option {OPTION}={name!r} cannot be imported on the driver ({type(error).__name__}: {error}); write it as "
             "package.module.Class or package.module:object, and ship its file with --py-files, or install it where "
             "driver and executors run"
         ) from None
-    if not any(callable(getattr(found, _method(event), None)) for event in (_ASSIGNED, _REVOKED, _LOST)):
+    if not any(callable(getattr(listener, _method(event), None)) for event in (_ASSIGNED, _REVOKED, _LOST)):
         raise OptionError(
             f"option {OPTION}={name!r} has none of the methods {_method(_ASSIGNED)}, {_method(_REVOKED)}, {_method(_LOST)} "
             "(see sparkcohort.runtime.listener.RebalanceListener)"
         )
-    if inspect.isclass(found) and not _takes_nothing(found):
+    if inspect.isclass(listener) and not _takes_nothing(listener):
         raise OptionError(
             f"option {OPTION}={name!r}: the class is created without arguments, and its constructor wants some"
         )
 
 
-def _takes_nothing(found: type) -> bool:
+def _takes_nothing(listener: type) -> bool:
     try:
-        inspect.signature(found).bind()
+        inspect.signature(listener).bind()
     except TypeError:
         return False
     except ValueError:  # a class that doesn't tell
@@ -90,7 +90,7 @@ class _ListenerCall:
 
 
 class ListenerRunner:
-    """Calls one listener, in the order told; ``report`` hears of every call, from any thread.
+    """Calls one listener, in order; ``report`` is called after every call, from any thread.
 
     ``patience_ms`` is how long a revocation waits for its call, those before it included.  While a call has overrun it,
     revocations don't wait at all.
@@ -111,31 +111,31 @@ class ListenerRunner:
 
     # --- from the agent -----------------------------------------------------------------------------
 
-    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell of new partitions; nobody waits."""
-        self._calls.put(_ListenerCall(_ASSIGNED, _plain(partitions), _nothing))
+    def call_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call it with new partitions, without waiting."""
+        self._calls.put(_ListenerCall(_ASSIGNED, _plain(partitions), _ignore))
 
-    def lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell of partitions that are gone; nobody waits."""
-        self._calls.put(_ListenerCall(_LOST, _plain(partitions), _nothing))
+    def call_lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call it with lost partitions, without waiting."""
+        self._calls.put(_ListenerCall(_LOST, _plain(partitions), _ignore))
 
-    def revoked(self, partitions: Iterable[TopicPartition], done: Callable[[], None]) -> None:
-        """Tell of partitions to be given up; ``done`` is called, from some thread, when the member may go on."""
+    def call_revoked(self, partitions: Iterable[TopicPartition], done: Callable[[], None]) -> None:
+        """Call it with partitions to be revoked; ``done`` is called, from some thread, when the member may go on."""
         call = _ListenerCall(_REVOKED, _plain(partitions), done)
         if self._stuck:
             self._overrun(call, 0)
         else:
             try:
                 threading.Thread(target=partial(self._wait_for, call), name="cohort-patience", daemon=True).start()
-            except RuntimeError:  # no thread to be had: nobody would end the wait
+            except RuntimeError:  # no thread can be had to end the wait
                 self._overrun(call, 0)
         self._calls.put(call)
 
-    def close(self, partitions: Iterable[TopicPartition], patience_s: float, *, lost: bool) -> None:
-        """The member ends, with what it still has; waits for this call and those before it, so long at most."""
-        told = threading.Event()
-        self._calls.put(_ListenerCall(_LOST if lost else _REVOKED, _plain(partitions), told.set))
-        told.wait(patience_s)
+    def close(self, partitions: Iterable[TopicPartition], patience_s: float, *, are_lost: bool) -> None:
+        """Call it with the partitions of a member that ends; waits for this call and those before it, ``patience_s`` at most."""
+        done = threading.Event()
+        self._calls.put(_ListenerCall(_LOST if are_lost else _REVOKED, _plain(partitions), done.set))
+        done.wait(patience_s)
 
     def _wait_for(self, call: _ListenerCall) -> None:
         if not call.acknowledged.wait(self._patience_ms / 1000):
@@ -154,7 +154,7 @@ class ListenerRunner:
         self._report(call.event, "overran", waited_ms)
 
     def _acknowledge(self, call: _ListenerCall, *, stuck: bool) -> bool:
-        """Let the member go on; whether it was this that did it."""
+        """Let the member go on; whether it was waiting until now."""
         with self._lock:
             first = not call.acknowledged.is_set()
             call.acknowledged.set()
@@ -174,7 +174,7 @@ class ListenerRunner:
     def _work(self) -> None:
         if not self._created:
             self._created = True
-            self._listener = self._timed(_ListenerCall(_CREATED, (), _nothing), self._create)
+            self._listener = self._timed(_ListenerCall(_CREATED, (), _ignore), self._create)
             return
         call = self._call
         method = _called(self._listener, call.event) if call.partitions else None
@@ -187,15 +187,15 @@ class ListenerRunner:
         log.error("listener %s is not called any more: %s", self._name, error)
 
     def _create(self) -> Any:
-        found = find(self._name)
-        return found() if inspect.isclass(found) else found
+        listener = find_object(self._name)
+        return listener() if inspect.isclass(listener) else listener
 
-    def _timed(self, call: _ListenerCall, what: Callable[[], Any]) -> Any:
+    def _timed(self, call: _ListenerCall, function: Callable[[], Any]) -> Any:
         """What the user's code returns; None where it raised."""
         began, outcome, returned = time.monotonic(), "returned", None
         try:
-            returned = what()
-        except BaseException:  # also what would end the thread: it is the user's, and the group goes on
+            returned = function()
+        except BaseException:  # also what would end the thread: an error of the user's code must not
             outcome = "raised"
             log.exception("listener %s: %s raised", self._name, _words(call))
         took_ms = int((time.monotonic() - began) * 1000)
@@ -230,5 +230,5 @@ def _plain(partitions: Iterable[TopicPartition]) -> tuple[tuple[str, int], ...]:
     return tuple((tp.topic, tp.partition) for tp in sorted(partitions))
 
 
-def _nothing() -> None:
-    """Nobody waits."""
+def _ignore() -> None:
+    """No member waits for this call."""

@@ -1,4 +1,4 @@
-"""What a member tells its coordinator beside the group's requests, for metrics and load: nobody's loss if it isn't heard.
+"""A member's reports to its coordinator for metrics and loads; one that gets lost does no harm.
 
 Times here are those of the member's own loop, in milliseconds of its monotonic clock.
 """
@@ -18,13 +18,13 @@ from sparkcohort.runtime.shell.rpc.figures import process_figures
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 
 TIMES_MS: Final = 1_000
-"""How often the times of waiting records are looked at: what is made of them are ages, in seconds."""
+"""How often the timestamps of waiting records are reported; their ages are shown in seconds."""
 FIGURES_MS: Final = 10_000
 CALL_S: Final = 2.0
 
 
 class MemberReports:
-    """The reports of one member; ``listened`` and ``malformed`` may be called from any thread."""
+    """The reports of one member; ``report_listener`` and ``report_malformed`` may be called from any thread."""
 
     def __init__(self, link: Link, blocking: BlockingCalls, load_window_ms: int) -> None:
         self._link, self._calls = link, blocking
@@ -33,29 +33,29 @@ class MemberReports:
         self._load_due_ms: int | None = 0 if load_window_ms else None
         self._times_due_ms = 0
         self._figures_due_ms = 0
-        self._seen: frozenset[calls.FetchedRecord] = frozenset()
+        self._reported: frozenset[calls.FetchedRecord] = frozenset()
 
-    def listened(self, event: str, outcome: str, took_ms: int) -> None:
+    def report_listener(self, event: str, outcome: str, took_ms: int) -> None:
         """A call of the rebalance listener has ended."""
         self._tell("Listened", calls.Listened(event, outcome, took_ms))
 
-    def malformed(self, bad: list[calls.MalformedCount]) -> None:
+    def report_malformed(self, bad: list[calls.MalformedCount]) -> None:
         """Records could not be decoded."""
         self._tell("MalformedRecords", calls.MalformedRecords(tuple(bad)))
 
     def due_ms(self) -> int:
-        """When to ``look`` next."""
+        """When ``report_due`` has to be called next."""
         loads = () if self._load_due_ms is None else (self._load_due_ms,)
         return min(self._times_due_ms, self._figures_due_ms, *loads)
 
-    def look(self, prefetcher: Prefetcher, member_id: str, now_ms: int) -> None:
-        """Tell what is due of what has been fetched; a member that has no id yet tells nothing."""
+    def report_due(self, prefetcher: Prefetcher, member_id: str, now_ms: int) -> None:
+        """Send the reports that are due; a member without an id sends none."""
         if self._load_due_ms is not None and self._load_due_ms <= now_ms:
             self._load_due_ms = now_ms + load_report.interval_ms(self._window_ms)
             self._meters = load_report.observe(self._meters, prefetcher.progress(), now_ms, self._window_ms)
             loads = load_report.loads(self._meters)
             if loads and member_id:
-                self._put("Loads", load_report.encode(member_id, loads))
+                self._submit("Loads", load_report.encode(member_id, loads))
         if self._times_due_ms <= now_ms:
             self._times_due_ms = now_ms + TIMES_MS
             self._tell_times(prefetcher, member_id)
@@ -68,21 +68,20 @@ class MemberReports:
             self._tell("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
 
     def _tell_times(self, prefetcher: Prefetcher, member_id: str) -> None:
-        """Tell when records were written that wait, if there are others than the last time."""
-        found = prefetcher.record_times()
-        seen = frozenset(calls.FetchedRecord(*tp, *each) for tp, times in found.items() for each in times)
-        if member_id and seen - self._seen:
-            self._tell(
-                "RecordTimestamps", calls.RecordTimestamps(member_id, tuple(sorted(seen)[: calls.MAX_FETCHED_RECORDS]))
-            )
-        self._seen = seen if member_id else frozenset()
+        """Report the timestamps of waiting records, if there are new ones."""
+        times = prefetcher.record_times().items()
+        records = frozenset(calls.FetchedRecord(*tp, *each) for tp, pair in times for each in pair)
+        if member_id and records - self._reported:
+            first = tuple(sorted(records)[: calls.MAX_FETCHED_RECORDS])
+            self._tell("RecordTimestamps", calls.RecordTimestamps(member_id, first))
+        self._reported = records if member_id else frozenset()
 
-    def _tell(self, what: str, call: calls.Call) -> None:
-        self._put(what, calls.encode(call))
+    def _tell(self, action: str, call: calls.Call) -> None:
+        self._submit(action, calls.encode(call))
 
-    def _put(self, what: str, body: bytes) -> None:
+    def _submit(self, action: str, body: bytes) -> None:
         def report() -> None:
             with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-                self._link.call(what, body, CALL_S)
+                self._link.call(action, body, CALL_S)
 
-        self._calls.put(report)
+        self._calls.submit(report)

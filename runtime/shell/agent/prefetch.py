@@ -1,11 +1,11 @@
-"""Fetching ahead: what the member owns, kept as Arrow in a bounded buffer until the tasks ask for it.
+"""Fetching ahead: records of the member's partitions, kept as Arrow in a bounded buffer until tasks read them.
 
-A cache and nothing more: what it can't serve is *missed*, with the reason, and the task reads the rest of that range
+It is a cache: a range that it can't serve is *missed*, with the reason, and the task reads the rest of that range
 from Kafka by itself.  Every partition's buffer is one gapless run of chunks ``[base, position)``; records only ever
 come from the broker in order behind ``position``, so a served range is byte for byte what a direct read gives.
 
-One thread talks to Kafka and waits to be asked; those that serve wait for what arrives.  A partition is *live* while what the client fetches
-continues its buffer: whoever moves ``position`` any other way takes the mark away, and the thread fetches from there.
+One thread runs the Kafka client; tasks' threads wait for the records.  A partition is *live* while the client's records
+continue its buffer: a change of ``position`` by anything else clears the mark, and the thread fetches from there.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ RETRY_S = 1.0
 PATIENCE_S = 5.0
 CLOSE_S = 10.0
 NO_END = 2**63 - 1
-SILENT_S = 3.0  # without an answer that the leader owes: from here nobody gets anything of it
-SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
-PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
-IDLE_S, IDLE_PACE_S = 5.0, 0.25  # where nothing has come for so long: whoever begins to wait, ends the pause
+SILENT_S = 3.0  # without an answer that the leader owes: then its partitions are served to no task
+SHORT_S = 0.1  # shorter waits don't count: a task faster than Kafka waits between any two fetches
+PACE_S = 0.04  # between fetches at the logs' ends, unless a task waits for their records
+IDLE_S, IDLE_PACE_S = 5.0, 0.25  # where nothing has come for so long; a task that begins to wait ends the pause
 LEAST_LARGEST = 2 << 20  # a record as large as brokers take by default is fetched ahead by the smallest buffer
 REMEDY = "that is a quarter of buffer.bytes; the tasks read it directly"
 MOST_RETRY_S = 60.0
@@ -112,14 +112,14 @@ class Prefetcher:
         self._doubtful = False  # how the source stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
-        self._waiting: set[TaskWait] = set()
+        self._task_waits: set[TaskWait] = set()
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
         self._silence_due = self._quiet_since = 0.0
         self._lock = threading.Lock()
-        # Two, since those who wait for records would wake each other without end by saying that they wait.
-        self._arrived, self._asked = threading.Condition(self._lock), threading.Condition(self._lock)
+        # Two: a waiting task notifies the thread, and with one condition it would wake the other waiting tasks, without end.
+        self._arrived, self._requested = threading.Condition(self._lock), threading.Condition(self._lock)
         self._closed = False
         self._prepared = False
         self._thread = Supervised(
@@ -140,7 +140,7 @@ class Prefetcher:
             for tp, start in added.items():
                 self._buffers[tp] = Buffer(tp, start, start, start, served=start)
             self._arrived.notify_all()
-            self._asked.notify()
+            self._requested.notify()
         self._source.wake()
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
@@ -161,8 +161,8 @@ class Prefetcher:
     def record_times(self) -> dict[TopicPartition, list[FirstRecord]]:
         """When records were written that the query has yet to commit: the first of the batch in flight, and the first after it."""
         with self._lock:
-            found = {tp: [b.first_from(at) for at in {b.planned_start, b.served}] for tp, b in self._buffers.items()}
-        return {tp: [each for each in seen if each is not None] for tp, seen in found.items() if any(seen)}
+            pairs = {tp: [b.first_from(o) for o in {b.planned_start, b.served}] for tp, b in self._buffers.items()}
+        return {tp: [each for each in pair if each is not None] for tp, pair in pairs.items() if any(pair)}
 
     def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, FetchProgress]:
         """For how long tasks have waited for partitions since the last call, and where fetching stands.
@@ -170,13 +170,13 @@ class Prefetcher:
         Those not waited for, or hardly, are left out unless they are ``followed``; so are those whose error only tasks get past.
         """
         with self._lock:
-            for wait in self._waiting:
+            for wait in self._task_waits:
                 self._count(wait)
             waits, self._waits = self._waits, {}
-            told = waits.keys() | set(followed)
+            partitions = waits.keys() | set(followed)
             return {
                 tp: FetchProgress(self._buffers[tp].position, round(1000 * waits.get(tp, 0.0), 1))
-                for tp in told
+                for tp in partitions
                 if tp in self._buffers and not self._buffers[tp].error
             }
 
@@ -193,15 +193,15 @@ class Prefetcher:
         now = time.monotonic()
         if now - wait.began >= SHORT_S:
             for reader in wait.readers:
-                self._waits[reader.buffer.tp] = self._waits.get(reader.buffer.tp, 0.0) + now - wait.since
-            wait.since = now
+                self._waits[reader.buffer.tp] = self._waits.get(reader.buffer.tp, 0.0) + now - wait.counted_at
+            wait.counted_at = now
 
     def close(self) -> None:
         """Stop fetching, and let go of everything; readers miss what is left.  Raises TimeoutError where that does not end."""
         with self._lock:
             self._closed = True
             self._arrived.notify_all()
-            self._asked.notify()
+            self._requested.notify()
         self._thread.close()
         self._source.wake()
         self._thread.join(CLOSE_S)
@@ -235,14 +235,14 @@ class Prefetcher:
                 with self._lock:
                     missed = self._await(readers, patience_s)
                     doubted = in_doubt(readers)
-                told = self._untold.ids(doubted)
+                ids_now = self._untold.ids(doubted)
                 with self._lock:
-                    step = self._next(readers, missed + check_topic_ids(readers, doubted, told))
+                    step = self._next(readers, missed + check_topic_ids(readers, doubted, ids_now))
                 yield step
         finally:
             with self._lock:
                 dismiss(readers)
-                self._asked.notify()
+                self._requested.notify()
 
     def _begin(
         self, ranges: Sequence[Range], planned_starts: Sequence[int], plan_seq: int, ids: Mapping[str, str]
@@ -250,31 +250,31 @@ class Prefetcher:
         """Bring the buffers in line with the plan; one reader for each range whose start can be served, and the rest."""
         readers: list[Reader] = []
         missed: list[tuple[int, str]] = []
-        for index, (wanted, planned_start) in enumerate(zip(ranges, planned_starts, strict=True)):
-            buffer = self._buffers.get(wanted.tp)
+        for index, (item, planned_start) in enumerate(zip(ranges, planned_starts, strict=True)):
+            buffer = self._buffers.get(item.tp)
             if buffer is None:
                 missed.append((index, "not owned"))
                 continue
-            self._follow(buffer, planned_start, plan_seq, ids.get(wanted.topic, ""))
-            if wanted.start < buffer.base:
+            self._follow(buffer, planned_start, plan_seq, ids.get(item.topic, ""))
+            if item.start < buffer.base:
                 missed.append((index, "no longer buffered"))
-            elif wanted.start < wanted.end:
-                reader = Reader(index, buffer, wanted.start, wanted.end, ids.get(wanted.topic, ""))
+            elif item.start < item.end:
+                reader = Reader(index, buffer, item.start, item.end, ids.get(item.topic, ""))
                 buffer.readers.append(reader)
                 readers.append(reader)
-        self._arrived.notify_all()  # the plan may have given up what an older one's reader waits for
-        self._asked.notify()
+        self._arrived.notify_all()  # the plan may have dropped what a reader of an older one waits for
+        self._requested.notify()
         return readers, missed
 
     def _follow(self, buffer: Buffer, planned_start: int, plan_seq: int, topic_id: str) -> None:
-        """Give up what no plan will ask for again."""
+        """Drop what no plan will read again."""
         if plan_seq <= buffer.plan_seq:
             return
-        # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
-        # From a client that doesn't tell, what was fetched before this plan may be another topic's than the plan's.
+        # A planned start that goes down means that the topic was recreated: what is buffered is of another log.
+        # A client that tells no ids may have fetched it from another topic of this name than the plan's.
         untold = topic_id and not self._source.tells_ids
-        anew = topic_id not in ("", buffer.topic_id) and bool(buffer.topic_id or untold)
-        if anew or planned_start > buffer.position or planned_start < buffer.planned_start:
+        recreated = topic_id not in ("", buffer.topic_id) and bool(buffer.topic_id or untold)
+        if recreated or planned_start > buffer.position or planned_start < buffer.planned_start:
             buffer.move(planned_start)
         buffer.plan_seq, buffer.planned_start = plan_seq, planned_start
         buffer.topic_id = topic_id if untold else buffer.topic_id
@@ -285,54 +285,54 @@ class Prefetcher:
         """The next step: what is buffered, up to a batch; readers that have come to their end are taken off the list."""
         load = BufferLoad(self._batch_bytes)
         positions, sizes = list[tuple[int, int]](), list[int]()
-        for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
-            if reader.at >= reader.limit or reader.at < reader.buffer.base or reader.strange:
+        for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # the fullest buffer first
+            if reader.position >= reader.limit or reader.position < reader.buffer.base or reader.is_recreated:
                 continue
             if load.full:
                 break
             sizes.append(load.take(reader))
-            reader.buffer.served = max(reader.buffer.served, reader.at)
-            positions.append((reader.index, reader.at))
-        gone = {index for index, _ in missed}
-        dismiss([reader for reader in readers if reader.index in gone or reader.at >= reader.end])
+            reader.buffer.served = max(reader.buffer.served, reader.position)
+            positions.append((reader.index, reader.position))
+        missed_indexes = {index for index, _ in missed}
+        dismiss([reader for reader in readers if reader.index in missed_indexes or reader.position >= reader.end])
         readers[:] = [reader for reader in readers if reader in reader.buffer.readers]
         return Served(positions, joined(load.batches), missed, sizes)
 
     def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
         wait = TaskWait(readers)
-        deadline = wait.since + patience_s
-        self._waiting.add(wait)
+        deadline = wait.counted_at + patience_s
+        self._task_waits.add(wait)
         for reader in readers:
-            reader.waiting = True
+            reader.is_waiting = True
         hurried = False
         try:
             while True:
-                missed = [(reader.index, why) for reader in readers if (why := self._hopeless(reader))]
-                if missed or any(reader.at < reader.buffer.position for reader in readers):
+                missed = [(reader.index, reason) for reader in readers if (reason := self._miss_reason(reader))]
+                if missed or any(reader.position < reader.buffer.position for reader in readers):
                     return missed
-                self._asked.notify()
+                self._requested.notify()
                 if not hurried:
                     hurried = True
                     self._source.wake()
                 if not self._arrived.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
-            self._waiting.discard(wait)
+            self._task_waits.discard(wait)
             self._count(wait)
             for reader in readers:
-                reader.waiting = False
+                reader.is_waiting = False
 
-    def _hopeless(self, reader: Reader) -> str:
+    def _miss_reason(self, reader: Reader) -> str:
         """Why the reader's next offset won't be buffered; empty if it is or may be."""
         if self._closed or self._buffers.get(reader.buffer.tp) is not reader.buffer:
             return "revoked"
-        return reader.hopeless(self._share())
+        return reader.miss_reason(self._share())
 
     # --- the thread -----------------------------------------------------------------------------
 
     def _begin_anew(self) -> None:
-        """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""
+        """After a failure tasks read directly, and fetching starts again at every partition's position."""
         with self._lock:
             self._fetch_anew()
 
@@ -352,17 +352,18 @@ class Prefetcher:
             self._source.prepare()
             self._prepared = True
         if self._ends_asked:
-            self._ends_asked, heard = False, {tp: self._source.log_end(tp) for tp in self._assigned}
-            self._ends = {**self._ends, **heard}
+            self._ends_asked, ends = False, {tp: self._source.log_end(tp) for tp in self._assigned}
+            self._ends = {**self._ends, **ends}
         with self._lock:
             full = self._make_room()
             drop, start = (set(), {}) if not full and self._is_settled() else self._targets(full)
-            pace_s = self._pace_s(moved=bool(self._waiting or drop or start))
-            if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
-                self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
+            pace_s = self._pace_s(busy=bool(self._task_waits or drop or start))
+            if full and not drop and not start and not any(b.has_waiter for b in self._buffers.values()):
+                # No task waits and nothing fits: without polls the client's queue fills, then it stops fetching.
+                self._requested.wait(POLL_S)
                 return
         self._source.unassign(drop)
-        self._source.assign({tp: (at, NO_END) for tp, at in start.items()})
+        self._source.assign({tp: (offset, NO_END) for tp, offset in start.items()})
         self._assigned = (self._assigned - drop) | set(start)
         self._source.pace(pace_s)
         events = self._source.poll(max(POLL_S, pace_s))
@@ -374,17 +375,17 @@ class Prefetcher:
                     self._store(event)
                 self._arrived.notify_all()
 
-    def _pace_s(self, *, moved: bool) -> float:
-        """How long a broker that has told all is left alone; only our own client can be woken from it."""
+    def _pace_s(self, *, busy: bool) -> float:
+        """The pause before the next fetch at the logs' ends; only our own client can be woken from a long one."""
         now = time.monotonic()
-        self._quiet_since = now if moved else self._quiet_since
+        self._quiet_since = now if busy else self._quiet_since
         idle = now - self._quiet_since >= IDLE_S and self._source.tells_ids
-        return 0.0 if self._waiting else IDLE_PACE_S if idle else PACE_S
+        return 0.0 if self._task_waits else IDLE_PACE_S if idle else PACE_S
 
     def _hear_silence(self) -> None:
-        """Look, twice a second, which leaders owe an answer for too long: who waits for their records, waits in vain.
+        """Look, twice a second, which leaders owe an answer for too long: tasks don't wait for their records any more.
 
-        And tell what was bad meanwhile.
+        And report the malformed records since the last look.
         """
         now = time.monotonic()
         if now < self._silence_due:
@@ -393,7 +394,7 @@ class Prefetcher:
         if self._source.malformed:
             self._tell_bad(malformed_counts(self._source.malformed))
             self._source.malformed.clear()
-        silent = {tp: since for tp, since in (self._source.silence() or {}).items() if since >= SILENT_S}
+        silent = {tp: waited_s for tp, waited_s in (self._source.silence() or {}).items() if waited_s >= SILENT_S}
         with self._lock:
             for tp, buffer in self._buffers.items():
                 reason = f": {self._source.last_error}" if self._source.last_error else ""
@@ -403,9 +404,9 @@ class Prefetcher:
 
     def _targets(self, full: bool) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:
         """What the client must stop fetching, and start fetching where; marks the latter live."""
-        wanted = self._fetchable_partitions(full)
-        drop = {tp for tp in self._assigned if tp not in wanted or not wanted[tp].live}
-        start = {tp: b.position for tp, b in wanted.items() if not b.live}
+        fetchable = self._fetchable_partitions(full)
+        drop = {tp for tp in self._assigned if tp not in fetchable or not fetchable[tp].live}
+        start = {tp: b.position for tp, b in fetchable.items() if not b.live}
         for tp in drop:
             if tp in self._buffers:
                 self._buffers[tp].live = False
@@ -418,13 +419,13 @@ class Prefetcher:
         return len(self._assigned) == len(self._buffers) and all(b.live for b in self._buffers.values())
 
     def _fetchable_partitions(self, full: bool) -> dict[TopicPartition, Buffer]:
-        """The partitions to fetch now: in need only those that somebody waits for, else all.
+        """The partitions to fetch now: all, or without room only those that a task waits for.
 
-        Whoever is being fetched stays, also above its share: a stop throws away what the client has queued, to be
+        A live partition stays, also above its share: a stop throws away what the client has queued, to be
         fetched again.  A full buffer stops the polling instead.
         """
         now, start_below = time.monotonic(), max(1, self._share() // 2)
-        requested = {tp: b for tp, b in self._buffers.items() if b.waiting}
+        requested = {tp: b for tp, b in self._buffers.items() if b.has_waiter}
         if requested and full:
             return requested
         return requested | {
@@ -439,30 +440,31 @@ class Prefetcher:
             return  # of a past assignment
         topic_id = self._source.topic_id(event.tp)
         if "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id:
-            buffer.move(buffer.planned_start)  # assigned again after the topic was made anew
+            buffer.move(buffer.planned_start)  # assigned again after the topic was recreated
             return
         buffer.topic_id = topic_id or buffer.topic_id
-        told = bool(topic_id)
+        identified = bool(topic_id)
         match event:
-            case Records(next_offset=at, nbytes=nbytes, batch=batch, runs=runs):
-                kept, times = self._columns.parted(batch)
-                buffer.append(Chunk(buffer.position, at, kept, nbytes + CHUNK_OVERHEAD, runs, times), told=told)
+            case Records(next_offset=end, nbytes=nbytes, batch=batch, runs=runs):
+                rows, times = self._columns.split_timestamps(batch)
+                chunk = Chunk(buffer.position, end, rows, nbytes + CHUNK_OVERHEAD, runs, times)
+                buffer.append(chunk, identified=identified)
             case EndOfLog(offset=offset):
                 if offset > buffer.position:  # control records and aborted ones
-                    buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD), told=told)
-            case PartitionError(offset=offset) if offset == buffer.left >= 0 and offset != buffer.position:
+                    buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD), identified=identified)
+            case PartitionError(offset=offset) if offset == buffer.moved_from >= 0 and offset != buffer.position:
                 return  # the client doesn't take back an error that was on its way
-            case PartitionError() as failure if self._columns.do_without(failure):
+            case PartitionError() as failure if self._columns.drop_timestamps(failure):
                 self._fetch_anew()
             case PartitionError(error=error):
-                said = printable(str(error))
-                if said != buffer.error:
-                    _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, said)
+                message = printable(str(error))
+                if message != buffer.error:
+                    _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, message)
                 if is_of_another_log(error):
                     buffer.move(buffer.planned_start)  # what is buffered may not be what Kafka has at these offsets
-                buffer.error, buffer.live = said, False
+                buffer.error, buffer.live = message, False
                 buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
-                # It stays what it is: the tasks get past it, or nobody does.
+                # A malformed record stays malformed: each retry waits longer.
                 if isinstance(error, MalformedRecordError):
                     buffer.failures = min(buffer.failures + 1, 10)
 
@@ -477,14 +479,14 @@ class Prefetcher:
         return sum(buffer.nbytes for buffer in self._buffers.values())
 
     def _make_room(self) -> bool:
-        """Evict down to the budget, least useful first; returns whether only those who wait may fetch now."""
-        over = self._total() - self._budget + self._batch_bytes
-        if over <= 0:
+        """Evict down to the budget, least useful first; returns whether only partitions with a waiting task may be fetched."""
+        excess = self._total() - self._budget + self._batch_bytes
+        if excess <= 0:
             return False
         buffers = list(self._buffers.values())
         for buffer in buffers:  # handed out already: kept only for second readings
-            while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.released_offset():
-                over -= buffer.drop_head()
-        if over > 0 and any(buffer.waiting for buffer in buffers):
-            evict_for_waiting(buffers, over)
-        return over > 0
+            while excess > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.released_offset():
+                excess -= buffer.drop_head()
+        if excess > 0 and any(buffer.has_waiter for buffer in buffers):
+            evict_for_waiting(buffers, excess)
+        return excess > 0

@@ -2,10 +2,10 @@
 
 It joins the group, owns partitions, prefetches them and hands them to the tasks of its own executor, which find it by a
 socket of its own and its run's token; it ends when its coordinator says so, or has been unreachable for a session timeout,
-and with the process (``agent``).  So a query that is started again within that time finds it, with its partitions and what
-it has fetched.  It is a static member (KIP-345), named after its executor: the one that follows a crashed
-one has its place, with its partitions and without a rebalance.  One thread owns the member's machine; what blocks runs
-elsewhere.  What it has opened it closes at its end, without a word to the other queries' members in this process.
+and with the process (``agent``).  So a query that is started again within that time finds it, with its partitions and
+buffers.  It is a static member (KIP-345), named after its executor: the successor of a crashed one takes its place, with
+its partitions and without a rebalance.  One thread owns the member's machine; blocking calls run in others.  At its end it
+closes all that it opened; the other queries' members in this process don't notice.
 """
 
 from __future__ import annotations
@@ -50,41 +50,41 @@ log = logging.getLogger("sparkcohort.agent")
 POSITION_RETRY_MS = 1_000
 COMMIT_DELAY_MS = 20
 WAITS_MS = 250
-"""How often an agent looks at what tasks wait for: a late partition is to be known before the next batch is planned."""
+"""How often an agent reports the waits of tasks: the driver has to know a late partition before it plans the next batch."""
 FETCHED_S = 5.0
-"""How long the coordinator may take to answer: it looks for itself whether a leader answers."""
+"""How long the coordinator may take to answer: it tries the leader by itself first."""
 TRY_MS = 2_000
 """How often an agent tries leaders that did not answer it."""
 RECONNECT_S = 0.5
 CALLERS = 4
 MOST_DECODERS = 8
 LOOP_END_S = 2.0
-"""How long a member that ends waits for the step that its machine is at."""
+"""How long a member that ends waits for its machine's current step."""
 LISTENER_END_S = 1.0
-"""How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
+"""How long a member that ends waits for its listener: its partitions have to be free when its executor is gone."""
 FIRST_CONTACT_S = 5.0
-"""Patience of an agent that has never heard of its coordinator: a moment ago a task did, so the query has ended since."""
+"""Patience of a member whose coordinator never answered it: a task of it ran a moment ago, so the query has ended since."""
 
 
 class Host(Protocol):
-    """Who has the member: the process."""
+    """The process that has the member."""
 
     def ending(self, member: QueryMember, /) -> None:
         """It has begun to end; ``ended`` follows soon, or something is wrong with it."""
 
     def ended(self, member: QueryMember, /) -> None:
-        """It has let go of all that it had."""
+        """It has released all that it had."""
 
     def fail(self, reason: str, /) -> None:
-        """What this process lacks can't be had again but by another one."""
+        """Only a new process can recover from this."""
 
 
 class QueryMember:
     """One member of one group; ``host`` hears of its end."""
 
-    def __init__(self, config: AgentConfig, host: Host, heard: Callable[[], None] = lambda: None) -> None:
-        """Nobody is asked before ``start``; ``heard`` is called when the coordinator speaks to it for the first time."""
-        self._host, self._heard = host, heard
+    def __init__(self, config: AgentConfig, host: Host, on_contact: Callable[[], None] = lambda: None) -> None:
+        """Nothing is sent before ``start``; ``on_contact`` is called at the coordinator's first push."""
+        self._host, self._on_contact = host, on_contact
         self._config = config
         self._link = Link(config.host, config.port, config.credentials)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -100,17 +100,17 @@ class QueryMember:
         self._commit_due_ms: int | None = None
         self._reports = MemberReports(self._link, self._calls, config.load_window_ms)
         self._waits_due_ms = 0
-        self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
+        self._followed: frozenset[TopicPartition] = frozenset()  # late ones, which are reported to the coordinator
         self._barred: Mapping[TopicPartition, int] = {}  # whose leaders don't answer, and from where to try them
         self._try_due_ms = 0
         self._revocation = 0  # counts them: only the latest one's end is the member's concern
         self._ending = threading.Lock()
-        self._over = False
+        self._has_ended = False
         self._loop = Supervised("cohort-member", self._await_job, self._work, self._resign, amend=self._crash)
         self._pause, self._listened = threading.Event(), False
         self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
         self._listening = (
-            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._reports.listened)
+            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._reports.report_listener)
             if config.listener
             else None
         )
@@ -120,7 +120,7 @@ class QueryMember:
             buffer_bytes=config.buffer_bytes,
             threads=min(config.executor.cores, MOST_DECODERS),
             give_up=self._resign,
-            tell_bad=self._reports.malformed,
+            tell_bad=self._reports.report_malformed,
         )
         self._server = TaskServer(
             config.address, config.credentials.token, self._prefetcher, self._on_served, self._link.call, host.fail
@@ -128,7 +128,7 @@ class QueryMember:
 
     def _member_config(self, topics: tuple[str, ...]) -> machine.MemberConfig:
         config, executor = self._config, self._config.executor
-        said = {
+        info = {
             "executor": executor.executor_id,
             "host": executor.host,
             "cores": executor.cores,
@@ -145,14 +145,14 @@ class QueryMember:
             topics=topics,
             assignors=config.assignors,
             rack=config.rack,
-            user_data=json.dumps(said, separators=(",", ":")).encode(),
-            leave_on_stop=True,  # static, but its executor is gone: nobody comes back to the slot
+            user_data=json.dumps(info, separators=(",", ":")).encode(),
+            leave_on_stop=True,  # static, but its executor is gone: no successor takes the slot
         )
 
     # --- the loop ---------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Serve until there is no reason left to.  Raises AlreadyRunning where another process has its socket's name."""
+        """Start serving.  Raises AlreadyRunning where another process has its socket's name."""
         self._server.start()
         self._events.start()
         self._loop.start()
@@ -161,7 +161,7 @@ class QueryMember:
     def _await_job(self) -> bool:
         now = now_ms()
         deadlines = (machine.deadline(self._member), self._positions_due(), self._commit_due_ms)
-        due = [self._waits_due_ms, self._reports.due_ms(), *(at for at in deadlines if at is not None)]
+        due = [self._waits_due_ms, self._reports.due_ms(), *(due_ms for due_ms in deadlines if due_ms is not None)]
         self._job = None
         with contextlib.suppress(queue.Empty):
             self._job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
@@ -177,7 +177,7 @@ class QueryMember:
         self._end(str(error), leave=True)
 
     def _crash(self) -> None:
-        """After an error of the loop it is not known how the member stands: who takes its place starts from what the group knows."""
+        """After an error of the loop the member's state is unknown: its successor starts from the group's."""
         self._end("its own loop failed", leave=False)
 
     def _tick(self) -> None:
@@ -193,7 +193,7 @@ class QueryMember:
         if self._waits_due_ms <= now:
             self._tell_waits(now)
         if self._reports.due_ms() <= now:
-            self._reports.look(self._prefetcher, self._member.member_id, now)
+            self._reports.report_due(self._prefetcher, self._member.member_id, now)
         if self._barred and self._try_due_ms <= now:
             self._try(now)
 
@@ -208,7 +208,7 @@ class QueryMember:
                     self._unpositioned |= set(added)
                     self._fetch_positions()
                     if self._listening:
-                        self._listening.assigned(added)
+                        self._listening.call_assigned(added)
                 case machine.Revoke(partitions):
                     log.info("revoked %s", _names(partitions))
                     self._revoke(partitions)
@@ -216,9 +216,9 @@ class QueryMember:
                     log.warning("lost %s", _names(partitions))
                     self._give_up(partitions)
                     if self._listening:
-                        self._listening.lost(partitions)
+                        self._listening.call_lost(partitions)
                 case machine.ComputeAssignment(generation=generation):
-                    # Only a group without its driver would ask an agent; nobody gets anything until the driver is back.
+                    # Only a group without its driver elects an agent; no member gets partitions until the driver is back.
                     self._drive(machine.AssignmentComputed((), generation))
                 case machine.Failed(error, message):
                     self._end(f"the group refused this member for good: {error.name} {message}", leave=False)
@@ -228,26 +228,26 @@ class QueryMember:
         self._revocation += 1
         done = partial(self._inbox.put, partial(self._on_revoked, self._revocation))
         if self._listening:
-            self._listening.revoked(partitions, done)
+            self._listening.call_revoked(partitions, done)
         else:
             done()
 
     def _on_revoked(self, revocation: int) -> None:
-        if revocation == self._revocation:  # one that was overtaken by the loss of all partitions may end late
+        if revocation == self._revocation:  # a revocation that the loss of all partitions overtook may end late
             self._drive(machine.RevocationDone())
 
     def _tell_waits(self, now_ms: int) -> None:
-        """Tell what tasks have waited for, if they have, and of what is late; the answer says what is."""
+        """Report the waits of tasks, if there are any, and the progress of late partitions; the answer names those."""
         self._waits_due_ms = now_ms + WAITS_MS
-        said, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
-        if not (said or silent) or not self._member.member_id:
+        waits, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
+        if not (waits or silent) or not self._member.member_id:
             return
-        fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(said.items()))
+        fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(waits.items()))
         unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
-        self._calls.put(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
+        self._calls.submit(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
 
     def _tell_fetched(self, report: calls.Fetched) -> None:
-        """Tell where fetching stands; the answer says what is late, and which leaders are to be tried."""
+        """Report the positions of fetching; the answer names late partitions and leaders to be tried."""
         with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
             reply = calls.decode(self._link.call("Fetched", calls.encode(report), FETCHED_S), calls.FetchedReply)
             barred = {TopicPartition(each.topic, each.partition): each.position for each in reply.barred}
@@ -257,15 +257,15 @@ class QueryMember:
         self._followed, self._barred = frozenset(late), barred
 
     def _try(self, now_ms: int) -> None:
-        """Look whether the leaders that didn't answer do now, and tell."""
+        """Try the leaders that didn't answer, and report those that do now."""
         self._try_due_ms = now_ms + TRY_MS
         barred = dict(self._barred)
 
         def attempt() -> None:
-            found = probe_leaders(self._config.kafka, barred, TRY_MS / 2000)
-            self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(found))))
+            reached_partitions = probe_leaders(self._config.kafka, barred, TRY_MS / 2000)
+            self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(reached_partitions))))
 
-        self._calls.put(attempt)
+        self._calls.submit(attempt)
 
     def _give_up(self, partitions: Any) -> None:
         self._unpositioned -= set(partitions)
@@ -274,11 +274,11 @@ class QueryMember:
     # --- calls to the coordinator -------------------------------------------------------------------
 
     def _send(self, request: Request) -> None:
-        if self._over:
+        if self._has_ended:
             return
         kind = type(request).__name__
-        # Whatever has become of it: a member that is told so asks again, one that waits for an answer waits for ever.
-        self._calls.put(partial(self._call, request), lambda: self._inbox.put(lambda: self._on_unreachable(kind)))
+        # A call that fails for any reason counts as unreachable: the machine repeats it, and would else wait for ever.
+        self._calls.submit(partial(self._call, request), lambda: self._inbox.put(lambda: self._on_unreachable(kind)))
 
     def _call(self, request: Request) -> None:
         kind = type(request).__name__
@@ -288,7 +288,7 @@ class QueryMember:
             self._inbox.put(lambda: self._on_unreachable(kind))
         except CoordinatorRefused as error:
             reason = str(error)
-            self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
+            self._inbox.put(lambda: self._end(reason, leave=False, partitions_lost=True))
         else:
             self._inbox.put(lambda: self._on_reply(request, reply))
 
@@ -310,7 +310,7 @@ class QueryMember:
             self._end(f"the query has ended, and was not started again within {patience_s:g} s", leave=False)
             return
         if now - self._unreachable_since > patience_s:
-            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, lost=True)
+            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, partitions_lost=True)
             return
         self._drive(machine.Unreachable(kind))
 
@@ -340,7 +340,7 @@ class QueryMember:
             self._between_runs = True
         elif not self._started:
             self._started = True
-            self._heard()
+            self._on_contact()
             self._member = machine.new_member(self._member_config(pushed.topics))
             self._drive(machine.Start())
         elif pushed.topics != self._member.config.topics:
@@ -359,10 +359,10 @@ class QueryMember:
             self._send(OffsetFetch(tuple(sorted(self._unpositioned))))
 
     def _on_positions(self, reply: OffsetFetchReply) -> None:
-        known = {tp: offset for tp, offset in reply.offsets if offset >= 0 and tp in self._unpositioned}
-        if reply.error == ErrorCode.NONE and known:
-            self._unpositioned -= set(known)
-            self._prefetcher.assign(known)
+        positions = {tp: offset for tp, offset in reply.offsets if offset >= 0 and tp in self._unpositioned}
+        if reply.error == ErrorCode.NONE and positions:
+            self._unpositioned -= set(positions)
+            self._prefetcher.assign(positions)
 
     def _on_served(self, ranges: Sequence[Range]) -> None:
         self._inbox.put(partial(self._served_ranges, ranges))
@@ -386,42 +386,42 @@ class QueryMember:
         """The name of its socket."""
         return self._config.address
 
-    def is_before(self, other: AgentConfig) -> bool:
+    def is_before(self, newer: AgentConfig) -> bool:
         """Whether the other, whose run is there, is for a newer run of its query: its own has ended, or doesn't answer."""
         own = self._config
-        same = (own.group_id, own.group_instance_id) == (other.group_id, other.group_instance_id)
-        return same and (self._between_runs or self._unreachable_since is not None)
+        is_same = (own.group_id, own.group_instance_id) == (newer.group_id, newer.group_instance_id)
+        return is_same and (self._between_runs or self._unreachable_since is not None)
 
     def give_way(self) -> None:
-        """End without a word: a member for a newer run of the same query is here."""
+        """End without leaving the group: a member for a newer run of the same query is here."""
         self._end("a member for a newer run of its group has come", leave=False)
 
     def leave(self, reason: str) -> None:
-        """Leave the group and end; from any thread, nobody waits."""
+        """Leave the group and end, without waiting for it; from any thread."""
         self._end(reason, leave=True)
 
-    def _end(self, reason: str, *, leave: bool, lost: bool = False) -> None:
-        """Begin to end; who comes second has nothing left to do."""
+    def _end(self, reason: str, *, leave: bool, partitions_lost: bool = False) -> None:
+        """Begin to end; a second call does nothing."""
         with self._ending:
-            if self._over:
+            if self._has_ended:
                 return
-            self._over = True
+            self._has_ended = True
         log.info("ending: %s", reason)
         self._host.ending(self)
         try:
-            ending = in_context(self._close, reason, leave, lost)
+            ending = in_context(self._close, reason, leave, partitions_lost)
             threading.Thread(target=ending, name="cohort-ending", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
             self._host.fail(f"no thread to end a member in: {error}")
 
-    def _close(self, reason: str, leave: bool, lost: bool) -> None:
-        """Say good-bye where there is somebody to say it to, and let go of everything."""
+    def _close(self, reason: str, leave: bool, partitions_lost: bool) -> None:
+        """Leave the group if asked to, and close everything."""
         self._loop.close()
-        self._inbox.put(_nothing)
+        self._inbox.put(_wake)
         self._loop.join(LOOP_END_S)
         try:
             if self._listening:  # its last call is the revocation that the member asks for
-                self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
+                self._listening.close(self._member.owned, LISTENER_END_S, are_lost=partitions_lost)
             if leave:
                 self._say_goodbye(reason)
             self._server.close()
@@ -439,7 +439,7 @@ class QueryMember:
             self._host.ended(self)
 
     def _say_goodbye(self, reason: str) -> None:
-        """What the member sends is sent here: nothing else runs any more."""
+        """Send the machine's last requests from here: no other thread of it runs any more."""
         member, actions = machine.step(self._member, machine.Stop(reason), now_ms())
         actions += machine.step(member, machine.RevocationDone(), now_ms())[1]
         for request in (action.request for action in actions if isinstance(action, machine.Send)):
@@ -449,7 +449,7 @@ class QueryMember:
                 log.info("could not say good-bye: the session will expire")
 
 
-def _nothing() -> None:
+def _wake() -> None:
     """Wakes the loop."""
 
 

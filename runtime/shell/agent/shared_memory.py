@@ -30,12 +30,12 @@ _STREAM_BYTES = 16 << 10  # the schema and the frames of a stream of one batch, 
 _GRAIN = 1 << 20
 
 
-class Lent(NamedTuple):
+class SharedBatch(NamedTuple):
     """A batch in shared memory: the buffer's number and size, the bytes used, and a descriptor if the buffer is new."""
 
     buffer: int
     size: int
-    used: int
+    nbytes: int
     descriptor: int | None
 
 
@@ -53,12 +53,12 @@ class _SharedBuffer:
             raise
 
     def close(self) -> None:
-        """Close the descriptor; the memory goes when nobody maps it any more."""
+        """Close the descriptor; the memory goes with its last mapping."""
         os.close(self.descriptor)
 
 
 class SlabPool:
-    """Buffers that nobody reads any more, for the next connection: the kernel clears every page of a new one."""
+    """Buffers that are no longer read, for the next connection: the kernel clears every page of a new one."""
 
     def __init__(self) -> None:
         """None yet."""
@@ -69,9 +69,9 @@ class SlabPool:
     def take(self, size: int) -> _SharedBuffer | None:
         """One with room for so many bytes, if there is one."""
         with self._lock:
-            for at, buffer in enumerate(self._buffers):
+            for place, buffer in enumerate(self._buffers):
                 if buffer.size >= size:
-                    return self._buffers.pop(at)
+                    return self._buffers.pop(place)
         return None
 
     def give(self, buffer: _SharedBuffer) -> None:
@@ -99,7 +99,7 @@ class BufferProducer:
         self._free: list[int] = []
         self._unable = False
 
-    def lend(self, batch: pa.RecordBatch) -> Lent | None:
+    def lend(self, batch: pa.RecordBatch) -> SharedBatch | None:
         """Copy a batch into a buffer; None where it is to go through the socket."""
         size = pa.ipc.get_record_batch_size(batch)
         if not LEAST_BYTES <= size <= MOST_BYTES:
@@ -111,7 +111,7 @@ class BufferProducer:
         sink = pa.FixedSizeBufferWriter(buffer.memory)
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
-        return Lent(number, buffer.size, sink.tell(), buffer.descriptor if new else None)
+        return SharedBatch(number, buffer.size, sink.tell(), buffer.descriptor if new else None)
 
     def take_back(self, numbers: bytes) -> None:
         """These are free again.  Raises KeyError for one that isn't lent."""
@@ -121,7 +121,7 @@ class BufferProducer:
             self._free.append(number)
 
     def close(self) -> None:
-        """Give everything back; what may still be read is nobody's to write any more."""
+        """Give the free buffers back; one that may still be read is not written again."""
         for number, buffer in self._buffers.items():
             if number in self._free:
                 self._pool.give(buffer)
@@ -150,14 +150,14 @@ class BufferProducer:
         except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
             self._unable = True
             return None
-        # One that has been given up was free, so nobody reads what had its number.
+        # A buffer is given up only when it is free, so no reader has its number.
         number = next(each for each in range(BUFFERS) if each not in self._buffers)
         self._buffers[number] = buffer
         return number
 
 
 class _Lease:
-    """What a batch refers to; the buffer goes back when it is gone."""
+    """A batch's reference to its buffer; the buffer goes back when the last one is gone."""
 
     __slots__ = ("_ended", "_memory", "_number")
 
@@ -176,7 +176,7 @@ class BufferConsumer:
         self._memory: dict[int, pa.Buffer] = {}
         self._ended: deque[int] = deque()
 
-    def read(self, lent: Lent) -> pa.RecordBatch:
+    def read(self, lent: SharedBatch) -> pa.RecordBatch:
         """The batch, in place.  Takes the descriptor.
 
         Raises OSError, ValueError, KeyError, and what Arrow raises of bytes that are no batch, or none of a buffer.
@@ -188,10 +188,10 @@ class BufferConsumer:
                 os.close(lent.descriptor)
             self._memory[lent.buffer] = pa.py_buffer(mapped)
         memory = self._memory[lent.buffer]
-        if lent.used > memory.size:
-            raise ValueError(f"{lent.used} bytes of a buffer of {memory.size}")
+        if lent.nbytes > memory.size:
+            raise ValueError(f"{lent.nbytes} bytes of a buffer of {memory.size}")
         lease = _Lease(lent.buffer, memory, self._ended)
-        return pa.ipc.open_stream(pa.foreign_buffer(memory.address, lent.used, lease)).read_next_batch()
+        return pa.ipc.open_stream(pa.foreign_buffer(memory.address, lent.nbytes, lease)).read_next_batch()
 
     def ended(self) -> bytes:
         """The numbers of the buffers that go back."""

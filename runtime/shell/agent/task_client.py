@@ -17,32 +17,32 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer, Lent
+from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer, SharedBatch
 from sparkcohort.runtime.shell.agent.task_frames import (
     BUFFER,
     DELIVERED,
-    END,
-    LENT,
-    NOBODY,
+    FRAME_END,
+    FRAME_SHARED_STEP,
+    NO_ANSWER,
     Served,
     address,
     is_ours,
     receive,
     rows_follow,
 )
-from sparkcohort.runtime.shell.agent.task_requests import MOST_WORDS, written
+from sparkcohort.runtime.shell.agent.task_requests import MOST_WORDS, encode_request
 from sparkcohort.runtime.text import printable
 
-_NONSENSE: Final = (ValueError, LookupError, StopIteration, OverflowError, struct.error, pa.ArrowException)
-"""What comes of bytes that are no answer: no call, no batch, none of the ranges, no buffer."""
+_INVALID_ANSWER: Final = (ValueError, LookupError, StopIteration, OverflowError, struct.error, pa.ArrowException)
+"""Errors of a malformed answer: no call, no batch, none of the ranges, no buffer."""
 
 
 class AgentTimeout(Exception):
-    """The agent fell silent, is gone, or answers what is no answer; every step that came whole has been handed out."""
+    """The agent fell silent, is gone, or sent a malformed answer; every step that came whole has been handed out."""
 
 
 class CoordinatorSilent(Exception):
-    """The agent is there, and gets no answer from the coordinator: what it has fetched can be asked for."""
+    """The agent is there, and gets no answer from the coordinator; it still serves what it has fetched."""
 
 
 class TaskClient:
@@ -58,7 +58,7 @@ class TaskClient:
         self._timeout_s = timeout_s
         self._connection: socket.socket | None = None
         self._consumer = BufferConsumer()
-        self._lost = ""
+        self._failure = ""
         self._following = False  # the rows of what was claimed come next
 
     def claim(self, claim: calls.Claim) -> calls.ClaimReply:
@@ -68,7 +68,7 @@ class TaskClient:
         """
         body = calls.encode(claim).decode()
         answer = self._reply(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2))
-        if answer == NOBODY:
+        if answer == NO_ANSWER:
             raise CoordinatorSilent("the agent gets no answer from the coordinator")
         try:
             claimed = calls.decode(answer, calls.ClaimReply)
@@ -78,7 +78,7 @@ class TaskClient:
         return claimed
 
     def tell(self, report: calls.Delivered) -> None:
-        """Report to the coordinator, and don't wait for what becomes of it; raises AgentTimeout."""
+        """Report to the coordinator without waiting for its answer; raises AgentTimeout."""
         try:
             self._ask(AgentRequest(action="Delivered", body=calls.encode(report).decode(), reply=False))
         except OSError as error:
@@ -108,11 +108,11 @@ class TaskClient:
             connection = connection or self._ask(request)
             while True:
                 kind, body = receive(connection)
-                if kind == END:
+                if kind == FRAME_END:
                     connection.sendall(DELIVERED)
                     finished = True
                     return
-                step = self._lent(connection, body) if kind == LENT else self._framed(connection, body)
+                step = self._lent(connection, body) if kind == FRAME_SHARED_STEP else self._framed(connection, body)
                 _check(step, request.ranges)
                 rows = step.batch is not None
                 yield step
@@ -120,10 +120,10 @@ class TaskClient:
                 if rows:
                     ended = self._consumer.ended()
                     connection.sendall(bytes((len(ended),)) + ended)
-        except (OSError, *_NONSENSE) as error:
+        except (OSError, *_INVALID_ANSWER) as error:
             raise self._silent(error) from error
         finally:
-            if not finished:  # whatever else is on its way belongs to nobody
+            if not finished:  # the rest of the answer may still be on its way
                 self.close()
 
     def _reply(self, request: AgentRequest) -> bytes:
@@ -152,20 +152,20 @@ class TaskClient:
 
     def _lent(self, connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows where they lie."""
-        number, size, used, new = BUFFER.unpack_from(body)
+        number, size, nbytes, new = BUFFER.unpack_from(body)
         step = calls.decode(bytes(body[BUFFER.size :]), calls.Step)
         descriptor = _receive_descriptor(connection) if new else None
-        batch = self._consumer.read(Lent(number, size, used, descriptor))
+        batch = self._consumer.read(SharedBatch(number, size, nbytes, descriptor))
         return Served(step.positions, batch, step.missed, step.sizes)
 
     def _ask(self, request: AgentRequest) -> socket.socket:
-        if self._lost:
-            raise OSError(self._lost)
+        if self._failure:
+            raise OSError(self._failure)
         if self._following:
-            self.close()  # what comes behind the claim is nobody's
+            self.close()  # the rows behind the last claim were not read
         if self._connection is None:
             self._connection = self._connect()
-        self._connection.sendall(written(request, self._token))
+        self._connection.sendall(encode_request(request, self._token))
         return self._connection
 
     def _connect(self) -> socket.socket:
@@ -181,12 +181,12 @@ class TaskClient:
     def _silent(self, error: Exception) -> AgentTimeout:
         self.close()
         if isinstance(error, TimeoutError):
-            self._lost = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
+            self._failure = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
         elif isinstance(error, OSError):
-            self._lost = f"the agent is gone ({error})"
+            self._failure = f"the agent is gone ({error})"
         else:
-            self._lost = printable(f"the agent answers what is no answer ({type(error).__name__}: {error})", MOST_WORDS)
-        return AgentTimeout(self._lost)
+            self._failure = printable(f"the agent's answer is malformed ({type(error).__name__}: {error})", MOST_WORDS)
+        return AgentTimeout(self._failure)
 
 
 def _check(step: Served, ranges: Sequence[Range]) -> None:
@@ -194,7 +194,7 @@ def _check(step: Served, ranges: Sequence[Range]) -> None:
     places = [index for index, _ in (*step.positions, *step.missed)]
     if not all(0 <= index < len(ranges) for index in places):
         raise ValueError(f"places of {len(ranges)} ranges: {places[:5]}")
-    if any(at < ranges[index].start for index, at in step.positions):
+    if any(position < ranges[index].start for index, position in step.positions):
         raise ValueError("a range that stands before its start")
     if step.batch is not None and len(step.sizes) != len(step.positions):
         raise ValueError(f"{len(step.sizes)} sizes of {len(step.positions)} ranges")

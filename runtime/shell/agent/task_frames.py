@@ -1,14 +1,14 @@
-"""What goes between a task and its agent over their socket, and in which order: what both sides know.
+"""The frames between a task and its agent on their socket, and their order, for both sides.
 
 An abstract unix socket needs no file, and its name is free again the moment its holder is gone, so binding it is the
-agent's lock, too.  Anybody on the host could connect, or bind the name first: both sides compare the peer's user id
+agent's lock, too.  Any process of the host could connect, or bind the name first: both sides compare the peer's user id
 (SO_PEERCRED), and the server wants the run's token.
 
 One request at a time per connection: JSON (``task_requests``), answered by frames (kind, length, body).  A request names
 all ranges that a task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The
 answer goes in steps: where which ranges stand, then the rows that brought them there, if any: in shared memory
 (``shared_memory``), or, small ones, in the frame.  The client answers a step that has rows when it asks for the next one,
-with the buffers that it has done with; the server is at most ``AHEAD`` such steps ahead.
+with the buffers that it has done with; the server is at most ``MOST_STEPS_AHEAD`` such steps ahead.
 
 Reports of a task to the coordinator go by its agent, too, which has a connection open: one of the task's own costs more
 than reading a small slot does.  Behind the answer to a claim come the rows of what was claimed, without another request,
@@ -28,12 +28,12 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol import calls
 
 FRAME: Final = struct.Struct("!BQ")  # kind, length of the body
-STEP, BATCH, LENT, END, ANSWER = range(1, 6)
+FRAME_STEP, FRAME_BATCH, FRAME_SHARED_STEP, FRAME_END, FRAME_ANSWER = range(1, 6)
 BUFFER: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 DELIVERED: Final = b"\x01"
-NOBODY: Final = b""
-"""In place of the coordinator's answer, where the agent gets none."""
-AHEAD: Final = 2
+NO_ANSWER: Final = b""
+"""The body of FRAME_ANSWER where the agent gets no answer from the coordinator."""
+MOST_STEPS_AHEAD: Final = 2
 _MOST_PROMISED: Final = 8 << 20
 """Bytes of a frame for which memory is taken before they have come: nearly all frames are smaller."""
 SILENT: Final = "its leader does not answer here"
@@ -79,15 +79,15 @@ def receive(connection: socket.socket) -> tuple[int, bytearray]:
 def receive_exactly(connection: socket.socket, length: int) -> bytearray:
     """Read ``length`` bytes; raises TimeoutError when none come in time, ConnectionError when the other end is gone.
 
-    Of a length that nobody would send, no more memory is taken than twice of what has come.
+    For a length that is made up, no more memory is taken than twice of what has come.
     """
-    data, at = bytearray(min(length, _MOST_PROMISED)), 0
-    while at < length:
-        if at == len(data):
-            data += bytes(min(at, length - at))
+    data, count = bytearray(min(length, _MOST_PROMISED)), 0
+    while count < length:
+        if count == len(data):
+            data += bytes(min(count, length - count))
         with memoryview(data) as view:
-            n = connection.recv_into(view[at:])
+            n = connection.recv_into(view[count:])
         if n == 0:
             raise ConnectionResetError("connection closed")
-        at += n
+        count += n
     return data

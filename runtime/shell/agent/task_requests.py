@@ -1,7 +1,7 @@
-"""What a task asks its agent, as it is on the socket: a length, then JSON that begins with the run's token.
+"""A task's requests to its agent as they are on the socket: a length, then JSON that begins with the run's token.
 
-Whoever doesn't begin with it is a stranger, and of a stranger no more is taken in than that.  What comes behind it comes
-within ``REQUEST_S``, is bounded, and is looked at to the last value: the server's other parts believe it.
+Of a request that doesn't begin with the token no more is read than that.  The rest has to come within ``REQUEST_S``, is
+bounded, and is checked to the last value: the server's other parts don't check it again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PIECE: Final = 64 << 10
 _MOST_PARTITION: Final = (1 << 31) - 1
 
 
-class Nonsense(Exception):
-    """What came is not a request."""
+class InvalidRequest(Exception):
+    """The bytes are no request; the message says why."""
 
 
-def written(request: AgentRequest, token: str) -> bytes:
+def encode_request(request: AgentRequest, token: str) -> bytes:
     """A request as it is sent."""
     fields = calls.encode(request)[1:]
     body = _beginning(token) + (b", " if fields != b"}" else b"") + fields
@@ -63,9 +63,9 @@ class RequestReader:
         (length,) = _LENGTH.unpack(head + self._read(_LENGTH.size - len(head), deadline))
         beginning = self._read(min(length, len(self._beginning)), deadline)
         if not hmac.compare_digest(beginning, self._beginning):
-            raise Nonsense("it does not begin with this run's token")
+            raise InvalidRequest("it does not begin with this run's token")
         if length > LARGEST:
-            raise Nonsense(f"{length} bytes, at most {LARGEST} are taken")
+            raise InvalidRequest(f"{length} bytes, at most {LARGEST} are taken")
         body = beginning + self._read(length - len(beginning), deadline)
         self._connection.settimeout(None)
         return parse(body)
@@ -78,9 +78,9 @@ class RequestReader:
             try:
                 piece = self._connection.recv(min(length - len(data), _PIECE))
             except TimeoutError:
-                raise Nonsense(f"half a request for {REQUEST_S:g} s") from None
+                raise InvalidRequest(f"half a request for {REQUEST_S:g} s") from None
             if not piece:
-                raise Nonsense("half a request")
+                raise InvalidRequest("half a request")
             data += piece
         return bytes(data)
 
@@ -90,13 +90,13 @@ def parse(body: bytes) -> AgentRequest:
     try:
         request = calls.decode(body, AgentRequest)
     except calls.CallError as error:
-        raise Nonsense(printable(str(error), MOST_WORDS)) from None
+        raise InvalidRequest(printable(str(error), MOST_WORDS)) from None
     if len(request.ranges) != len(request.planned_starts):
-        raise Nonsense("ranges and planned starts of different number")
-    for each in request.ranges:
-        if not 0 <= each.partition <= _MOST_PARTITION:
-            raise Nonsense(f"a partition is no number from 0 to {_MOST_PARTITION}")
-        if not 0 <= each.start <= each.end:
-            raise Nonsense("a range that ends before it starts, or starts below 0")
+        raise InvalidRequest("ranges and planned starts of different number")
+    for item in request.ranges:
+        if not 0 <= item.partition <= _MOST_PARTITION:
+            raise InvalidRequest(f"a partition is no number from 0 to {_MOST_PARTITION}")
+        if not 0 <= item.start <= item.end:
+            raise InvalidRequest("a range that ends before it starts, or starts below 0")
     patience_s = None if request.patience_s is None else min(request.patience_s, MOST_PATIENCE_S)
     return structs.replace(request, token="", patience_s=patience_s)

@@ -16,25 +16,25 @@ from msgspec import structs
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, Lent, SlabPool
+from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, SharedBatch, SlabPool
 from sparkcohort.runtime.shell.agent.task_frames import (
-    AHEAD,
-    ANSWER,
-    BATCH,
     BUFFER,
     DELIVERED,
-    END,
     FRAME,
-    LENT,
-    NOBODY,
-    STEP,
+    FRAME_ANSWER,
+    FRAME_BATCH,
+    FRAME_END,
+    FRAME_SHARED_STEP,
+    FRAME_STEP,
+    MOST_STEPS_AHEAD,
+    NO_ANSWER,
     Served,
     address,
     is_ours,
     receive_exactly,
     rows_follow,
 )
-from sparkcohort.runtime.shell.agent.task_requests import Nonsense, RequestReader
+from sparkcohort.runtime.shell.agent.task_requests import InvalidRequest, RequestReader
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 
 _log = logging.getLogger("sparkcohort.local")
@@ -63,18 +63,18 @@ class Source(Protocol):
 
 
 CoordinatorCall: TypeAlias = Callable[[str, bytes, float], bytes]
-"""Says something to the coordinator: (action, body, time-out in s) to its answer.  Raises OSError."""
+"""A call to the coordinator: (action, body, time-out in s) to its answer.  Raises OSError."""
 
 
 def _no_coordinator(action: str, _body: bytes, _timeout_s: float) -> bytes:
-    raise ConnectionError(f"nobody to say {action} to")
+    raise ConnectionError(f"no coordinator to send {action} to")
 
 
 class TaskServer:
     """Serves ranges to this user's processes that know the token; a thread per connection.
 
     ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so;
-    ``call_coordinator`` with what a client has to say to the coordinator.
+    ``call_coordinator`` with a client's calls to the coordinator.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TaskServer:
         call_coordinator: CoordinatorCall = _no_coordinator,
         fail: Callable[[str], object] = _log.error,
     ) -> None:
-        """Nothing is bound before ``start``; ``fail`` is told why no connection can be accepted any more."""
+        """Nothing is bound before ``start``; ``fail`` is called with the reason when no connection can be accepted any more."""
         self._name = name
         self._token = token
         self._prefetcher = prefetcher
@@ -133,16 +133,16 @@ class TaskServer:
                     self._answer(connection, request, producer)
         except OSError as error:
             _log.debug("local connection ended: %s", error)
-        except Nonsense as error:  # whoever sent it hears nothing, not even that the token was wrong
+        except InvalidRequest as error:  # the sender gets no answer, not even that the token was wrong
             self._refuse(error)
-        except Exception:  # noqa: BLE001 - one connection's misfortune, whatever it is, is not the others'
+        except Exception:  # noqa: BLE001 - an error of one connection must not end the others
             _log.exception("local connection ended")
         finally:
             with self._lock:
                 self._connections.discard(connection)
 
-    def _refuse(self, error: Nonsense) -> None:
-        """One line a minute, however many come."""
+    def _refuse(self, error: InvalidRequest) -> None:
+        """Count them, and log one line a minute."""
         with self._lock:
             self._refused += 1
             if time.monotonic() - self._warned_at < WARNING_S:
@@ -154,16 +154,16 @@ class TaskServer:
 
     def _answer(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> None:
         if request.action:
-            # Without an answer the client goes to the coordinator by itself, and hears why; what is fetched it has from here.
+            # Without an answer the client asks the coordinator itself, which tells it why; it still reads rows from here.
             try:
                 answer = self._call_coordinator(request.action, request.body.encode(), request.patience_s or CALL_S)
             except OSError:
                 if not request.reply:
                     raise
-                _send(connection, ANSWER, NOBODY)
+                _send(connection, FRAME_ANSWER, NO_ANSWER)
                 return
             if request.reply:
-                _send(connection, ANSWER, answer)
+                _send(connection, FRAME_ANSWER, answer)
             if request.action != "Claim" or not rows_follow(claimed := calls.decode(answer, calls.ClaimReply)):
                 return
             request = structs.replace(
@@ -177,21 +177,21 @@ class TaskServer:
         if connection.recv(1) == DELIVERED and served:
             try:
                 self._on_served(served)
-            except Exception:  # noqa: BLE001 - the rows are delivered, whatever comes of telling so
+            except Exception:  # noqa: BLE001 - the rows are delivered, even if the report fails
                 _log.exception("after serving %s", served)
 
     def _stream(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""
-        stands = [wanted.start for wanted in request.ranges]
+        positions = [item.start for item in request.ranges]
         sender = _FrameSender(connection, producer)
-        asked = request.ranges, request.planned_starts, request.plan_seq, request.patience_s, request.ids
-        for step in self._prefetcher.serve(*asked):
+        arguments = request.ranges, request.planned_starts, request.plan_seq, request.patience_s, request.ids
+        for step in self._prefetcher.serve(*arguments):
             sender.send(step)
-            for index, at in step.positions:
-                stands[index] = at
-        _send(connection, END)
+            for index, position in step.positions:
+                positions[index] = position
+        _send(connection, FRAME_END)
         sender.finish()
-        return [wanted for wanted, at in zip(request.ranges, stands, strict=True) if at == wanted.end]
+        return [item for item, position in zip(request.ranges, positions, strict=True) if position == item.end]
 
 
 class _FrameSender:
@@ -206,9 +206,9 @@ class _FrameSender:
         batch = step.batch
         head = calls.encode(calls.Step(tuple(step.positions), tuple(step.missed), batch is not None, tuple(step.sizes)))
         if batch is None:
-            _send(self._connection, STEP, head)
+            _send(self._connection, FRAME_STEP, head)
             return
-        if self._unanswered == AHEAD:
+        if self._unanswered == MOST_STEPS_AHEAD:
             self._hear()
         self._unanswered += 1
         lent = self._producer.lend(batch)
@@ -218,11 +218,11 @@ class _FrameSender:
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, batch.schema) as writer:
             writer.write_batch(batch)
-        _send(self._connection, STEP, head)
-        _send(self._connection, BATCH, stream.getvalue())
+        _send(self._connection, FRAME_STEP, head)
+        _send(self._connection, FRAME_BATCH, stream.getvalue())
 
     def finish(self) -> None:
-        """Hear what the client still has to say of what was sent."""
+        """Read the client's answers to the steps that were sent."""
         while self._unanswered:
             self._hear()
 
@@ -232,7 +232,7 @@ class _FrameSender:
         try:
             self._producer.take_back(bytes(receive_exactly(self._connection, count)))
         except KeyError as error:
-            raise Nonsense("a buffer that isn't lent") from error
+            raise InvalidRequest("a buffer that isn't lent") from error
 
 
 def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -> None:
@@ -245,9 +245,9 @@ def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -
     connection.sendall(view)
 
 
-def _send_lent(connection: socket.socket, lent: Lent, step: bytes) -> None:
+def _send_lent(connection: socket.socket, lent: SharedBatch, step: bytes) -> None:
     new = lent.descriptor is not None
-    _send(connection, LENT, BUFFER.pack(lent.buffer, lent.size, lent.used, new) + step)
+    _send(connection, FRAME_SHARED_STEP, BUFFER.pack(lent.buffer, lent.size, lent.nbytes, new) + step)
     if lent.descriptor is not None:
         # With a byte of its own, so that no other read takes it.
         socket.send_fds(connection, [DELIVERED], [lent.descriptor])

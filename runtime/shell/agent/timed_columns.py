@@ -1,4 +1,4 @@
-"""What is fetched ahead: the query's columns, and the records' timestamps, whose ages are wanted whatever the query reads."""
+"""The columns that are fetched ahead: the query's, and the timestamps, since records' ages are reported for every query."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ class TimedColumns:
     """``fetched`` are the columns to fetch; for one thread."""
 
     def __init__(self, columns: Columns) -> None:
-        self._wanted = columns
+        self._columns = columns
         self.fetched = with_timestamp(columns)
 
-    def parted(self, batch: pa.RecordBatch | None) -> tuple[pa.RecordBatch | None, pa.Array | None]:
+    def split_timestamps(self, batch: pa.RecordBatch | None) -> tuple[pa.RecordBatch | None, pa.Array | None]:
         """The rows as the query has them, and their timestamps."""
         fields = [each.field for each in self.fetched]
         if batch is None or Field.TIMESTAMP not in fields:
             return batch, None
         times = batch.column(fields.index(Field.TIMESTAMP))
-        return (batch if self.fetched == self._wanted else batch.select(range(len(self._wanted)))), times
+        return (batch if self.fetched == self._columns else batch.select(range(len(self._columns)))), times
 
-    def do_without(self, failure: PartitionError) -> bool:
-        """Whether to fetch anew, without timestamps: the failure may be of one that the query doesn't read."""
-        if not isinstance(failure.error, MalformedRecordError) or self.fetched == self._wanted:
+    def drop_timestamps(self, failure: PartitionError) -> bool:
+        """Drop the timestamps if the failure may be of one that the query doesn't read; whether to fetch again."""
+        if not isinstance(failure.error, MalformedRecordError) or self.fetched == self._columns:
             return False
-        self.fetched = self._wanted
+        self.fetched = self._columns
         return True

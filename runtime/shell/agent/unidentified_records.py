@@ -1,7 +1,7 @@
-"""Whose records they are that a client gives without telling: librdkafka's, of a topic that may have been made anew.
+"""The topic of records that come without its id: librdkafka's, of a topic that may have been recreated.
 
-An id is never that of two topics.  The driver has seen the plan's before anything was fetched for that plan (see
-``Prefetcher._follow``); so records are of that topic if it still has this id after they have come.
+No two topics have the same id.  The driver has seen the plan's id before anything was fetched for that plan (see
+``Prefetcher._follow``), so records are of that topic if it still has this id after they have come.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import Chunk, Reader
 from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
 
-UNKNOWN = "nobody tells of which topic of that name it is"
-ANOTHER = "of another topic of that name"
+UNKNOWN = "the topic's id is not known"
+OTHER_TOPIC = "of another topic of that name"
 
 
 class UnidentifiedRecords:
@@ -29,7 +29,7 @@ class UnidentifiedRecords:
         self._lock = threading.Lock()
 
     def ids(self, partitions: Collection[TopicPartition]) -> dict[str, str]:
-        """The id that each topic has now; none where nobody answers, or nothing is asked."""
+        """The id that each topic has now; none without partitions, or without an answer."""
         if not partitions:
             return {}
         with self._lock:
@@ -45,18 +45,18 @@ class UnidentifiedRecords:
 
 
 def in_doubt(readers: Sequence[Reader]) -> dict[TopicPartition, Chunk]:
-    """The partitions of which readers need more than is sure, each with the last chunk that has come."""
+    """The partitions whose readers need records of unconfirmed topic ids, each with the last chunk that has come."""
     return {
         reader.buffer.tp: reader.buffer.chunks[-1]
         for reader in readers
-        if reader.buffer.chunks and reader.limit <= reader.at < reader.buffer.position
+        if reader.buffer.chunks and reader.limit <= reader.position < reader.buffer.position
     }
 
 
 def check_topic_ids(
     readers: Sequence[Reader], doubted: Mapping[TopicPartition, Chunk], ids: Mapping[str, str]
 ) -> list[tuple[int, str]]:
-    """Judge chunks by the ids that topics had after they came; returns who gets nothing, with the reason."""
+    """Check chunks by the ids that topics had after they came; returns the missed ranges with their reasons."""
     missed: list[tuple[int, str]] = []
     for reader in readers:
         buffer, last = reader.buffer, doubted.get(reader.buffer.tp)
@@ -69,5 +69,5 @@ def check_topic_ids(
             buffer.move(buffer.planned_start)
             buffer.topic_id = topic_id
         if topic_id != reader.topic_id:
-            missed.append((reader.index, ANOTHER if topic_id else UNKNOWN))
+            missed.append((reader.index, OTHER_TOPIC if topic_id else UNKNOWN))
     return missed

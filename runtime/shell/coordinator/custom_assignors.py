@@ -51,12 +51,12 @@ def _own(word: str) -> Assignor:
             raise _refused(word, f"the entry point's name and the assignor's, {assignor.name!r}, must be the same")
         return assignor
     if "." in word or ":" in word:
-        return _make_assignor(word, partial(listener_runner.find, word))
+        return _make_assignor(word, partial(listener_runner.find_object, word))
     raise _refused(word, f"no assignor has this name{_hint(word)}")
 
 
 def _make_assignor(word: str, find: Callable[[], Any]) -> Assignor:
-    """The assignor that ``find`` imports, an instance if it is a class.  Raises OptionError."""
+    """The assignor that ``find_object`` imports, an instance if it is a class.  Raises OptionError."""
     try:
         thing = find()
     except (Exception, SystemExit) as error:  # noqa: BLE001  the user's module may raise anything

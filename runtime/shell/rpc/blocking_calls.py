@@ -19,7 +19,7 @@ class BlockingCalls:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="cohort-call")
         self._closed = False
 
-    def put(self, call: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+    def submit(self, call: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
         """Have this called; ``failed`` is called where it raises.  Raises RuntimeError where no thread can be had."""
 
         def attempt() -> None:

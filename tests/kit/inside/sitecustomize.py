@@ -51,8 +51,8 @@ def install(faults: Faults) -> None:
         return request
 
     def send(connection: socket.socket, kind: int, body: Any = b"") -> None:
-        of_rows = kind in {task_frames.BATCH, task_frames.LENT}
-        batches[connection] = 0 if kind == task_frames.END else batches.get(connection, 0) + of_rows
+        of_rows = kind in {task_frames.FRAME_BATCH, task_frames.FRAME_SHARED_STEP}
+        batches[connection] = 0 if kind == task_frames.FRAME_END else batches.get(connection, 0) + of_rows
         if of_rows and batches[connection] == 2:
             view = memoryview(body)
             connection.sendall(task_frames.FRAME.pack(kind, view.nbytes))

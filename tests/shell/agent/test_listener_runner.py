@@ -13,7 +13,7 @@ import pytest
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.listener import LISTENER_EVENTS, RebalanceListener
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, check, patience_ms
+from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, check_listener, patience_ms
 from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES
 
 ONE, TWO = TopicPartition("orders", 1), TopicPartition("orders", 2)
@@ -95,7 +95,7 @@ class Heard:
     def revoke(self, *partitions: TopicPartition) -> threading.Event:
         """Tell of a revocation; the event is set when the member may go on."""
         done = threading.Event()
-        self.listening.revoked(partitions, done.set)
+        self.listening.call_revoked(partitions, done.set)
         return done
 
 
@@ -104,8 +104,8 @@ def test_calls_come_in_order_and_one_at_a_time(listener: Recorder) -> None:
     heard = Heard(f"{HERE}:recorder")
     listener.gate.clear()
     done = heard.revoke(TWO, ONE)
-    heard.listening.assigned([TWO])
-    heard.listening.lost([ONE])
+    heard.listening.call_assigned([TWO])
+    heard.listening.call_lost([ONE])
     assert listener.told.empty() and not done.is_set()
     listener.gate.set()
 
@@ -155,7 +155,7 @@ def test_one_that_raises_is_logged_and_gone_on_with(
     assert heard.report() == ("revoked", "raised")
     assert f"listener {HERE}:recorder: on_partitions_revoked of 1 partition raised" in caplog.text
     assert "of its own making" in caplog.text
-    heard.listening.assigned([TWO])
+    heard.listening.call_assigned([TWO])
     assert listener.told.get(timeout=LIMIT_S) == ("assigned", (tuple(TWO),))
 
 
@@ -171,8 +171,8 @@ def test_any_object_with_one_of_the_methods_will_do(monkeypatch: pytest.MonkeyPa
     lone = Lone()
     monkeypatch.setattr(sys.modules[HERE], "recorder", lone)
     heard = Heard(f"{HERE}:recorder")
-    heard.listening.assigned([ONE])
-    heard.listening.lost([ONE])
+    heard.listening.call_assigned([ONE])
+    heard.listening.call_lost([ONE])
     assert heard.revoke(TWO).wait(LIMIT_S)
     assert [lone.told.get(timeout=LIMIT_S) for _ in range(2)] == [(tuple(ONE),), (tuple(TWO),)]
 
@@ -181,11 +181,11 @@ def test_any_object_with_one_of_the_methods_will_do(monkeypatch: pytest.MonkeyPa
 def test_the_end_is_told_and_waited_for_a_moment(listener: Recorder, lost: bool) -> None:
     """A member that ends tells of what it still has; a listener that blocks does not keep it."""
     heard = Heard(f"{HERE}:recorder")
-    heard.listening.close([ONE], LIMIT_S, lost=lost)
+    heard.listening.close([ONE], LIMIT_S, are_lost=lost)
     assert listener.told.get_nowait() == ("revoked", (tuple(ONE),))
     assert heard.report() == ("lost" if lost else "revoked", "returned")
     listener.gate.clear()
-    heard.listening.close([ONE], 0.01, lost=lost)
+    heard.listening.close([ONE], 0.01, are_lost=lost)
     assert listener.told.empty()
 
 
@@ -197,7 +197,7 @@ def test_its_time_ends_before_the_rebalance_timeout() -> None:
 @pytest.mark.parametrize("name", [f"{HERE}.Lone", f"{HERE}:Recorder", f"{HERE}:recorder", f"{HERE}.recorder"])
 def test_classes_and_objects_are_found_by_name(name: str) -> None:
     """With a dot or a colon before the last name."""
-    check(name)
+    check_listener(name)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_classes_and_objects_are_found_by_name(name: str) -> None:
 def test_what_is_no_listener_is_refused_by_name(name: str, why: str) -> None:
     """The error names the option, the value, what is wrong and what to do."""
     with pytest.raises(OptionError, match=f"option rebalance.listener='{name}'") as refused:
-        check(name)
+        check_listener(name)
     assert why in str(refused.value)
 
 
@@ -221,4 +221,4 @@ def test_a_module_that_raises_when_imported_is_refused(tmp_path: Path, monkeypat
     (tmp_path / "listener_that_fails.py").write_text("raise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(OptionError, match=r"option rebalance.listener=.*RuntimeError: no licence"):
-        check("listener_that_fails.Listener")
+        check_listener("listener_that_fails.Listener")

@@ -243,13 +243,13 @@ def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypat
     """Two tasks that wait for records don't wake each other to say so: as they did, at half a core."""
     mock_broker.create_topic("t", 2)
     looks: list[int] = []
-    look = Prefetcher._hopeless
+    look = Prefetcher._miss_reason
 
     def counted(prefetcher: Prefetcher, reader: Any) -> str:
         looks.append(1)
         return look(prefetcher, reader)
 
-    monkeypatch.setattr(Prefetcher, "_hopeless", counted)
+    monkeypatch.setattr(Prefetcher, "_miss_reason", counted)
     waiting = Prefetcher(conf(mock_broker), patience_s=1)
     owned = [TopicPartition("t", number) for number in range(2)]
     waiting.assign(dict.fromkeys(owned, 0))

@@ -21,11 +21,11 @@ from sparkcohort.runtime.shell.agent.shared_memory import (
     POOLED_BYTES,
     BufferConsumer,
     BufferProducer,
-    Lent,
+    SharedBatch,
     SlabPool,
 )
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
-from sparkcohort.runtime.shell.agent.task_frames import AHEAD, Served
+from sparkcohort.runtime.shell.agent.task_frames import MOST_STEPS_AHEAD, Served
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from tests.kit.waiting import wait_until
 
@@ -39,7 +39,7 @@ def batch_of(first: int, rows: int = ROWS) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(first, first + rows), pa.int64()), pa.array(values)], schema=SCHEMA)
 
 
-def lend(lender: BufferProducer, batch: pa.RecordBatch) -> Lent:
+def lend(lender: BufferProducer, batch: pa.RecordBatch) -> SharedBatch:
     """What is lent for a batch that fits, with a descriptor of the reader's own."""
     lent = lender.lend(batch)
     assert lent is not None
@@ -141,7 +141,7 @@ def test_no_more_is_read_than_a_buffer_has(pool: SlabPool) -> None:
     lent = producer.lend(batch)
     assert lent is not None
     assert lent.descriptor is not None
-    for told in (lent._replace(used=lent.size + 1), lent._replace(size=2 * lent.size, used=1)):
+    for told in (lent._replace(nbytes=lent.size + 1), lent._replace(size=2 * lent.size, used=1)):
         with pytest.raises(ValueError):
             BufferConsumer().read(told._replace(descriptor=os.dup(lent.descriptor)))
     producer.close()
@@ -236,7 +236,7 @@ def in_a_slab(batch: pa.RecordBatch) -> bool:
 def test_nothing_is_left(client: TaskClient) -> None:
     """A read that is given up leaves neither descriptors nor memory behind; what was taken stays readable."""
     steps = client.read([Range("t", 0, 1, 100 * ROWS)], [0], 1)
-    kept = [next(steps) for _ in range(AHEAD)]
+    kept = [next(steps) for _ in range(MOST_STEPS_AHEAD)]
     assert mine() > (0, 0)
     del steps
     assert kept[0].batch is not None and kept[0].batch.equals(batch_of(1))

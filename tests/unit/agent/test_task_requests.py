@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.task_requests import MOST_PATIENCE_S, Nonsense, parse, written
+from sparkcohort.runtime.shell.agent.task_requests import MOST_PATIENCE_S, InvalidRequest, encode_request, parse
 
 RANGE, FIELDS = ["orders", 0, 5, 9], AgentRequest.__struct_fields__
 
 
 def refused(body: bytes) -> str:
     """Why a request is refused."""
-    with pytest.raises(Nonsense) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         parse(body)
     return str(caught.value)
 
@@ -26,11 +26,11 @@ def refused(body: bytes) -> str:
 def test_a_request_is_read_as_it_was_written() -> None:
     """The token, which is looked at before, is left out."""
     request = AgentRequest((Range("orders", 0, 5, 9),), (5,), 3, patience_s=2.0)
-    sent = written(request, "secret")
+    sent = encode_request(request, "secret")
     assert int.from_bytes(sent[:4], "big") == len(sent) - 4
     assert sent[4:].startswith(b'{"token": "secret"')
     assert parse(sent[4:]) == request
-    assert written(AgentRequest(), "secret")[4:] == b'{"token": "secret"}'
+    assert encode_request(AgentRequest(), "secret")[4:] == b'{"token": "secret"}'
     assert parse(b"{}") == AgentRequest()
     assert parse(b'{"patience_s": 2}') == AgentRequest(patience_s=2.0)
     assert parse(json.dumps({"patience_s": 1e300}).encode()).patience_s == MOST_PATIENCE_S
@@ -91,7 +91,7 @@ def test_anything_is_a_request_or_nonsense(said: object) -> None:
     """There is no third way."""
     try:
         request = parse(json.dumps(said).encode())
-    except Nonsense:
+    except InvalidRequest:
         return
     assert len(request.ranges) == len(request.planned_starts)
 
