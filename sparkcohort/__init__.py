@@ -1,4 +1,4 @@
-"""Cohort's front door: what a pipeline, a listener or an assignor imports stands here, and nothing else is public.
+"""The public names: all that a pipeline, a listener or an assignor imports.
 
 Names are looked up when they are asked for, so importing a part of the package costs no more than that part.
 """

@@ -18,16 +18,16 @@ _PYSPARK, _PY4J = "pyspark.zip", "py4j-"
 def without_archives(path: list[str]) -> list[str]:
     """The path to import from, less Spark's archives where what is installed is of the archive's version."""
     archive = next((entry for entry in path if Path(entry).name == _PYSPARK), None)
-    kept = [entry for entry in path if not Path(entry).name.startswith((_PYSPARK, _PY4J))]
-    pyspark = PathFinder.find_spec("pyspark", kept)
-    if archive is None or pyspark is None or pyspark.origin is None or PathFinder.find_spec("py4j", kept) is None:
+    remaining = [entry for entry in path if not Path(entry).name.startswith((_PYSPARK, _PY4J))]
+    pyspark = PathFinder.find_spec("pyspark", remaining)
+    if archive is None or pyspark is None or pyspark.origin is None or PathFinder.find_spec("py4j", remaining) is None:
         return path
     try:
-        theirs = zipimport.zipimporter(archive).get_data("pyspark/version.py")
-        same = Path(pyspark.origin).with_name("version.py").read_bytes() == theirs
+        version = zipimport.zipimporter(archive).get_data("pyspark/version.py")
+        is_same = Path(pyspark.origin).with_name("version.py").read_bytes() == version
     except (OSError, zipimport.ZipImportError):
         return path
-    return kept if same else path
+    return remaining if is_same else path
 
 
 def main() -> None:

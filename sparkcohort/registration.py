@@ -1,4 +1,4 @@
-"""``register(spark)``: looks at Spark's own Python before a query does, and says plainly what is wrong with it.
+"""``register(spark)``: checks Spark's own Python before a query runs in it, and says what is wrong with it.
 
 Spark looks for installed sources with another interpreter than the one that runs Python functions: it knows nothing of
 ``spark.pyspark.python`` (``PythonUtils.defaultPythonExec``).  A source that is registered by hand runs in that of the functions.
@@ -52,13 +52,13 @@ def register(spark: SparkSession, *, executors: bool = False) -> None:
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         _ask_server(spark)
         return
-    found = _on_driver(spark)
-    if found.trouble:
-        raise CohortError(_no_cohort(found, "the driver", _set_by(spark)))
+    driver = _on_driver(spark)
+    if driver.trouble:
+        raise CohortError(_no_cohort(driver, "the driver", _set_by(spark)))
     spark.dataSource.register(import_module(ROOM).CohortSource)  # by name: the front door is below Spark's side
-    for each in _on_executors(spark) if executors else ():
-        if each.trouble:
-            raise CohortError(_no_cohort(each, f"the executor on {each.host}", _set_by(spark)))
+    for interpreter in _on_executors(spark) if executors else ():
+        if interpreter.trouble:
+            raise CohortError(_no_cohort(interpreter, f"the executor on {interpreter.host}", _set_by(spark)))
 
 
 def interpreters(spark: SparkSession) -> list[Interpreter]:
@@ -66,7 +66,7 @@ def interpreters(spark: SparkSession) -> list[Interpreter]:
     return _on_executors(spark)
 
 
-# --- what Spark's Python says of itself ------------------------------------------------------------
+# --- checking Spark's Pythons ----------------------------------------------------------------------
 
 
 def _on_driver(spark: SparkSession) -> Interpreter:
@@ -139,43 +139,43 @@ def _set_by(spark: SparkSession) -> str:
 
 def _is_mine(command: str) -> bool:
     """Whether this command starts this script's Python: to set that is no advice."""
-    found, mine = Path(shutil.which(command) or ""), Path(sys.executable)
-    return (found.parent, found.resolve()) == (mine.parent, mine.resolve())  # python3 beside python, of one environment
+    program, own = Path(shutil.which(command) or ""), Path(sys.executable)
+    return (program.parent, program.resolve()) == (own.parent, own.resolve())  # python3 beside python, of one environment
 
 
-def _no_cohort(found: Interpreter, where: str, set_by: str) -> str:
+def _no_cohort(interpreter: Interpreter, place: str, set_by: str) -> str:
     """What is wrong with a Python that runs, but can't import Cohort."""
-    missing = found.trouble.startswith("ModuleNotFoundError: No module named 'sparkcohort'")
-    has = "has no Cohort" if missing else f"can't load Cohort ({found.trouble})"
-    if where == "the driver" and _is_mine(found.executable):
-        remedy = f"{found.executable} -m pip install --force-reinstall sparkcohort (it is this script's Python)"
-    elif where == "the driver":
+    missing = interpreter.trouble.startswith("ModuleNotFoundError: No module named 'sparkcohort'")
+    problem = "has no Cohort" if missing else f"can't load Cohort ({interpreter.trouble})"
+    if place == "the driver" and _is_mine(interpreter.executable):
+        remedy = f"{interpreter.executable} -m pip install --force-reinstall sparkcohort (it is this script's Python)"
+    elif place == "the driver":
         remedy = f"{_ENV} before the session is made (this script's Python has it), or install sparkcohort in that one"
     else:
         remedy = f"install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host; on the driver it is {sys.executable}"
-    return f"Spark's Python on {where} is {found.executable} ({found.version}), {set_by}: it {has}. Do: {remedy}"
+    return f"Spark's Python on {place} is {interpreter.executable} ({interpreter.version}), {set_by}: it {problem}. Do: {remedy}"
 
 
 def _cannot_run(error: Exception, spark: SparkSession) -> str:
     """What is wrong with a Python that doesn't run, or is of another version."""
-    text, mine = str(error), ".".join(map(str, sys.version_info[:2]))
+    text, version = str(error), ".".join(map(str, sys.version_info[:2]))
     command = getattr(spark.sparkContext, "pythonExec", "python3")
     if _MISMATCH in text:
-        why = f"is of another version than this script's, which is {mine} ({sys.executable})"
+        problem = f"is of another version than this script's, which is {version} ({sys.executable})"
     else:
-        why = f"does not run: {_reason(text)}"
+        problem = f"does not run: {_reason(text)}"
     remedy = f"{_ENV} before the session is made; on a cluster --conf spark.pyspark.python=…, a path that exists on every host"
     if _is_mine(command):
         remedy = "see that this path, which is this script's Python, exists on every host"
-    return f"Spark's Python is {command}, {_set_by(spark)}: it {why}. Do: {remedy}, with the same version"
+    return f"Spark's Python is {command}, {_set_by(spark)}: it {problem}. Do: {remedy}, with the same version"
 
 
 def _reason(text: str) -> str:
     """The one line of Spark's error that says something of Python: the last cause, without Java's frames."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    told = [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
-    causes = [line.removeprefix("Caused by: ") for line in told if line.startswith("Caused by: ")]
-    first = next((line for line in told if "Exception" in line or "Error" in line), told[0] if told else "no reason")
+    lines = [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    first = next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else "no reason")
     return (causes[-1] if causes else first)[:300]
 
 
@@ -194,6 +194,6 @@ def _ask_server(spark: SparkSession) -> None:
                 "install sparkcohort there, set PYSPARK_PYTHON to that Python, and start the server again"
             ) from error
         if "needs PySpark" in text or "can't be loaded in" in text:
-            told = next(line for line in text.splitlines() if "format('cohort') " in line)
-            raise CohortError(told[told.index("format('cohort') ") :]) from error
+            line = next(line for line in text.splitlines() if "format('cohort') " in line)
+            raise CohortError(line[line.index("format('cohort') ") :]) from error
         raise CohortError(f"the Spark Connect server can't use format('cohort'): {_reason(text)}") from error

@@ -37,7 +37,7 @@ from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_frames import is_ours
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 from sparkcohort.runtime.shell.rpc.log_lines import GROUP, chosen_level, stderr_handler
-from sparkcohort.runtime.shell.rpc.process_exit import until_gone
+from sparkcohort.runtime.shell.rpc.process_exit import wait_for_exit
 from sparkcohort.runtime.shell.rpc.resources import raise_limit
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 
@@ -194,7 +194,7 @@ class Agent:
     # --- the end --------------------------------------------------------------------------------------
 
     def _watch_executor(self) -> bool:
-        until_gone(self._executor)
+        wait_for_exit(self._executor)
         return True
 
     def _executor_gone(self) -> None:

@@ -285,7 +285,7 @@ class Prefetcher:
         """The next step: what is buffered, up to a batch; readers that have come to their end are taken off the list."""
         load = BufferLoad(self._batch_bytes)
         positions, sizes = list[tuple[int, int]](), list[int]()
-        for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # the fullest buffer first
+        for reader in sorted(readers, key=lambda r: -r.buffer.nbytes):  # the fullest buffer first
             if reader.position >= reader.limit or reader.position < reader.buffer.base or reader.is_recreated:
                 continue
             if load.full:

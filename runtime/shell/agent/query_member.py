@@ -323,7 +323,7 @@ class QueryMember:
     def _listen(self) -> None:
         try:
             for event in self._link.events(self._config.address.encode()):
-                self._events.well()
+                self._events.mark_success()
                 if event:
                     self._inbox.put(partial(self._on_event, calls.decode(event, calls.PushEvent)))
         except CoordinatorUnreachable:

@@ -33,7 +33,7 @@ from sparkcohort.runtime.group.records import Record
 from sparkcohort.runtime.group.state import EmbeddedProtocol
 from sparkcohort.runtime.shell.rpc.connection_file import home
 from sparkcohort.runtime.shell.rpc.executor import Executor
-from sparkcohort.runtime.shell.rpc.process_identity import here, started
+from sparkcohort.runtime.shell.rpc.process_identity import current_place, started
 from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
 
 log = logging.getLogger("sparkcohort.journal")
@@ -83,7 +83,7 @@ class JournalInUse(UnusableJournal):
 
 def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
     """The journal's path for this group in the application of this JVM.  Raises CohortError where there is no home."""
-    key = "\0".join((*map(str, here()), jvm.process(), group_id, instance_id))
+    key = "\0".join((*map(str, current_place()), jvm.process(), group_id, instance_id))
     return home() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{_SUFFIX}"
 
 
@@ -186,8 +186,8 @@ class GroupJournal:
         client, authority = identity.authority.client, identity.authority
         head: dict[str, Any] = {
             "format": FORMAT,
-            "boot": here().boot,
-            "pids": here().pids,
+            "boot": current_place().boot,
+            "pids": current_place().pids,
             "jvm": jvm.pid,
             "jvm_started": jvm.started,
             "members": _sealed(members, client.token),
@@ -337,7 +337,7 @@ def _has_ended(data: bytes) -> bool:
     """Whether the application in a journal's first frame lived on this host and has ended."""
     try:
         head = json.loads(next(journal.frames(data), b""))
-        lived_here = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()
+        lived_here = (head["boot"], head["pids"]) == current_place()[1:] and current_place().is_certain()
         return bool(lived_here and started(int(head["jvm"])) != head["jvm_started"])
     except _NO_HEAD:
         return False

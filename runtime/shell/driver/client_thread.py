@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.rpc.threads import LOOK_S, look
+from sparkcohort.runtime.shell.rpc.threads import LOOK_S, check_threads
 
 T = TypeVar("T")
 RETRY_S = 0.1
@@ -87,7 +87,7 @@ class ClientThread:
 def _result(answer: Future[T], deadline: float) -> T:
     """The answer of the owner, which is supervised meanwhile.  Raises TimeoutError, or what the job raised."""
     while not answer.done() and time.monotonic() < deadline:
-        look()
+        check_threads()
         wait([answer], min(max(deadline - time.monotonic(), 0.0), LOOK_S))
     try:
         return answer.result(0)

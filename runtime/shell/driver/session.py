@@ -47,8 +47,8 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
-from sparkcohort.runtime.shell.rpc.shutdown import Ender, Ending, Order
-from sparkcohort.runtime.shell.rpc.threads import look
+from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order, ShutdownHook
+from sparkcohort.runtime.shell.rpc.threads import check_threads
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.runtime.text import counted
 
@@ -86,7 +86,7 @@ class Session:
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
         self._abilities: ReachabilityWatch | None = None
-        self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader, self._log_ends.doubt), Relay.close)
+        self._relay = self._ending.open(Order.INSIDE, lambda: Relay(self._reader, self._log_ends.doubt), Relay.close)
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
         self._agents: Callable[[], Mapping[str, AgentFigures]] = dict
         self._run: Run | None = None
@@ -107,7 +107,7 @@ class Session:
         """
         log_to_stderr()
         jvm = stream_process.driver_jvm()
-        Ender(self._ending, None if jvm is None else jvm.pid).start()
+        ShutdownHook(self._ending, None if jvm is None else jvm.pid).start()
         for warning in (*self._options.warnings, *delegation_tokens.warnings()):
             log.warning("%s", warning)
         for note in self._options.notes:
@@ -244,7 +244,7 @@ class Session:
         if former:  # its members know the port: from their first request on this run's journal has to be in use, not the last one's
             keep_journal(options, coordinator, former)
         try:
-            server = self._ending.keep(
+            server = self._ending.open(
                 Order.PORTS,
                 lambda: GroupServer(authority, handlers, service.subscribe, service.unsubscribe, port=port),
                 lambda opened: opened.stop(STOP_S),
@@ -263,7 +263,7 @@ class Session:
             from sparkcohort.runtime.shell.observe.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
 
             open_endpoint(options, options.metrics_port, self._status, self._ending)
-        self._ending.keep(
+        self._ending.open(
             Order.SECRETS,
             lambda: connection_file.write(options.group_id, options.group_instance_id, run),
             _remove,
@@ -286,7 +286,7 @@ class Session:
 
     def check(self) -> None:
         """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
-        look()
+        check_threads()
         if self._handover is not None:
             self._handover.check()
         if (failure := self._failure()) is not None:
@@ -485,7 +485,7 @@ class Session:
         time.sleep(seconds)
 
     def _status(self) -> dict[str, Any]:
-        if self._coordinator is None or self._ending.begun:
+        if self._coordinator is None or self._ending.has_begun:
             return {}
         take_overs = {"handover": int(self._handed_over), "fencing": self._handover.fencings if self._handover else 0}
         return self._described(self._coordinator, self._announced, self._abilities, self._agents(), take_overs)

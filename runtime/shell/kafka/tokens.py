@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
-from sparkcohort.runtime.shell.rpc.threads import Supervised, look
+from sparkcohort.runtime.shell.rpc.threads import Supervised, check_threads
 
 log = logging.getLogger("sparkcohort.tokens")
 
@@ -86,7 +86,7 @@ class TokenSource:
                 if waited_s >= max(limit_s, patience_s):
                     raise self._failure or self._late(waited_s)
                 self._changed.wait(min(1.0, max(limit_s, patience_s) - waited_s))
-                look()
+                check_threads()
 
     def failure(self) -> NoToken | None:
         """Why there is no token that is good; None where there is one, or the first call is under way."""

@@ -1,4 +1,4 @@
-"""Calls that block, made by a few threads for one that must not."""
+"""Calls that block, made by a few threads for one that must not block."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class BlockingCalls:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="cohort-call")
         self._closed = False
 
-    def submit(self, call: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
-        """Have this called; ``failed`` is called where it raises.  Raises RuntimeError where no thread can be had."""
+    def submit(self, call: Callable[[], None], on_failure: Callable[[], None] | None = None) -> None:
+        """Have this called; ``on_failure`` is called if it raises.  Raises RuntimeError if no thread can be had."""
 
         def attempt() -> None:
             try:
                 call()
-            except BaseException:  # a caller that waits for an answer is told that none comes
+            except BaseException:  # a caller that waits for an answer has to know that none comes
                 log.exception("a call to the coordinator failed")
-                if failed is not None:
-                    failed()
+                if on_failure is not None:
+                    on_failure()
 
         if not self._closed:
             self._pool.submit(in_context(attempt))

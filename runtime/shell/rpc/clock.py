@@ -1,4 +1,4 @@
-"""The time that machines go by."""
+"""The clock of the state machines."""
 
 from __future__ import annotations
 

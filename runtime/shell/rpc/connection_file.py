@@ -22,7 +22,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
-from sparkcohort.runtime.shell.rpc.process_identity import Place, here, started
+from sparkcohort.runtime.shell.rpc.process_identity import Place, current_place, started
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 
 log = logging.getLogger("sparkcohort.connection")
@@ -69,7 +69,7 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
 
     Returns None after one warning where it can't be written: a query must not fail for that.
     """
-    place = here()
+    place = current_place()
     content = {
         "group_id": group_id,
         "instance_id": instance_id,

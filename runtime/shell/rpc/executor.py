@@ -1,4 +1,4 @@
-"""What a process can learn of the Spark executor it runs under, and how its agent is started, or asked to take a member in.
+"""Finds the Spark executor that this process runs under, and starts its agent, or asks the agent for a member.
 
 Read from /proc: the executor is the first Java process above the Python worker (worker, daemon, JVM), which in a
 container may be process 1.
@@ -27,8 +27,8 @@ _SUFFIX, _BACKLOG = "-agent", 128
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _ASK_S = 1.0
 _ORPHANED = ("/bin/sh", "-c", '"$@" &', "sh")
-"""Starts a command as a child of nobody here: whoever waits for children (init) will wait for it, while a Python worker that
-is kept for later tasks would keep an agent that ended as a zombie."""
+"""Starts a command as a child of init, which reaps it: as a child of a Python worker, which is kept for later tasks, an agent
+that ended would stay as a zombie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Executor:
     def agent(self) -> str:
         """The name of its agent: one for all runs of queries in this installation of ours, by this Python.
 
-        It can't be told before it is seen: who may not look into the JVM can't take the name first.
+        It can't be guessed: a process that may not look into the JVM can't take the name first.
         """
         secret = b""
-        with contextlib.suppress(OSError):  # a JVM that nobody may look into: anybody of this host could take the name
+        with contextlib.suppress(OSError):  # a JVM that can't be looked into: the name can be guessed then
             secret = (_PROC / str(self.pid) / "auxv").read_bytes()
-        told = "\0".join((sys.executable, __file__, str(os.getuid()))).encode()
-        return f"cohort-{hashlib.sha256(told + secret).hexdigest()[:24]}-{self.process()}"
+        installation = "\0".join((sys.executable, __file__, str(os.getuid()))).encode()
+        return f"cohort-{hashlib.sha256(installation + secret).hexdigest()[:24]}-{self.process()}"
 
     def instance_id(self) -> str:
         """Its agent's ``group.instance.id`` (KIP-345): the same for every agent that is started on this executor.
@@ -66,7 +66,7 @@ class Executor:
         return f"executor-{self.executor_id}-{digest}"
 
     def process(self) -> str:
-        """What no other process of this host is called: containers on one network all have a process 1."""
+        """A name that no other process of this host has: containers on one network all have a process 1."""
         namespace = (_PROC / "self/ns/pid").stat().st_ino
         return f"{self.pid}-{self.started}-{namespace}"
 
@@ -77,22 +77,22 @@ class NoExecutor(LookupError):
 
 def find_executor(pid: int | None = None) -> Executor:
     """The executor above this process.  Raises NoExecutor."""
-    at, seen = pid or os.getpid(), list[int]()
+    current, ancestors = pid or os.getpid(), list[int]()
     try:
         if (own := (_PROC / "self").readlink().name) != str(os.getpid()):
             raise NoExecutor(f"/proc is of another process namespace: it calls this process {own}, not {os.getpid()}")
-        while at > 0:  # the parent of process 1, and of one that came from another namespace, is 0
-            fields, arguments = _stat(at), _arguments(at)
-            if "java" in (Path(arguments[0]).name, _program(at)):
-                return _described(at, int(fields[21]), arguments)
-            seen.append(at)
-            at = int(fields[3])
-        for above in seen[1:]:  # a program with a JVM inside, however it is called
-            if _maps_a_jvm(above):
-                return _described(above, int(_stat(above)[21]), _arguments(above))
+        while current > 0:  # the parent of process 1, and of one that came from another namespace, is 0
+            fields, arguments = _stat(current), _arguments(current)
+            if "java" in (Path(arguments[0]).name, _program(current)):
+                return _described(current, int(fields[21]), arguments)
+            ancestors.append(current)
+            current = int(fields[3])
+        for ancestor in ancestors[1:]:  # a program with a JVM inside, however it is called
+            if _maps_a_jvm(ancestor):
+                return _described(ancestor, int(_stat(ancestor)[21]), _arguments(ancestor))
     except OSError as error:
-        raise NoExecutor(f"{error.filename or f'/proc/{at}'} can't be read ({error.strerror})") from None
-    names = ", ".join(_program(each) or "?" for each in seen)
+        raise NoExecutor(f"{error.filename or f'/proc/{current}'} can't be read ({error.strerror})") from None
+    names = ", ".join(_program(each) or "?" for each in ancestors)
     raise NoExecutor(f"there is no JVM among this process and those above it ({names})")
 
 
@@ -109,7 +109,7 @@ def _maps_a_jvm(pid: int) -> bool:
 
 
 def _program(pid: int) -> str:
-    """The name of a process's program file; empty where that isn't told."""
+    """The name of a process's program file; empty where it can't be read."""
     try:
         return (_PROC / str(pid) / "exe").readlink().name
     except OSError:
@@ -124,23 +124,23 @@ def _stat(pid: int) -> list[str]:
 
 
 def _described(pid: int, started: int, arguments: list[str]) -> Executor:
-    def after(flag: str, default: str) -> str:
+    def argument(flag: str, default: str) -> str:
         return arguments[arguments.index(flag) + 1] if flag in arguments[:-1] else default
 
-    cores = after("--cores", "")
+    cores = argument("--cores", "")
     return Executor(
         pid=pid,
         started=started,
-        executor_id=after("--executor-id", "driver"),
-        host=after("--hostname", socket.gethostname()),
+        executor_id=argument("--executor-id", "driver"),
+        host=argument("--hostname", socket.gethostname()),
         cores=int(cores) if cores.isdigit() else _local_cores(arguments),
     )
 
 
 def _local_cores(arguments: list[str]) -> int:
     """Cores of a ``local[n]`` master as its command line says, else those of the machine."""
-    found = re.search(r"\blocal\[(\d+)", " ".join(arguments))
-    return int(found.group(1)) if found else os.cpu_count() or 1
+    match = re.search(r"\blocal\[(\d+)", " ".join(arguments))
+    return int(match.group(1)) if match else os.cpu_count() or 1
 
 
 def agent_answers(address: str) -> bool:
@@ -149,7 +149,7 @@ def agent_answers(address: str) -> bool:
         probe.settimeout(1.0)
         try:
             probe.connect(f"\0{address}")
-        except TimeoutError:  # a full backlog: somebody owns the name
+        except TimeoutError:  # a full backlog: the name has an owner
             return True
         except OSError:
             return False
@@ -159,8 +159,8 @@ def agent_answers(address: str) -> bool:
 def start_agent(name: str, config: Mapping[str, object], paths: Sequence[str] = ()) -> bool:
     """Have the agent of this name take in the member of ``config``, if it isn't there; start the agent where there is none.
 
-    Nobody waits for it; true if it was asked to.  Raises OSError where it can't be.  An agent that is started finds the
-    modules that this process finds, and those in ``paths``.  What it prints goes to its standard error.
+    True if the request was left; its result isn't awaited.  Raises OSError where it can't be.  A new agent finds the
+    modules that this process finds, and those in ``paths``; its output goes to its standard error.
 
     Its socket is made here, with the request in it, and inherited: its name can't go stale, and of several tasks that land
     at the same moment exactly one starts the agent.
@@ -184,32 +184,32 @@ def start_agent(name: str, config: Mapping[str, object], paths: Sequence[str] = 
 def _ask(name: str, config: Mapping[str, object]) -> bool:
     """Leave a request with an agent; false if it is just being started, or ends, or is frozen with many requests waiting."""
     body = json.dumps(config).encode()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(_ASK_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(_ASK_S)
         try:
-            asking.connect(f"\0{name}{_SUFFIX}")
+            client.connect(f"\0{name}{_SUFFIX}")
         except (ConnectionError, TimeoutError, BlockingIOError):
             return False
-        credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
             raise PermissionError("the agent's socket belongs to another user")
-        asking.sendall(len(body).to_bytes(4, "big") + body)
+        client.sendall(len(body).to_bytes(4, "big") + body)
     return True
 
 
 def _start(name: str, listener: socket.socket, executor: str, paths: Sequence[str]) -> None:
-    held = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
+    descriptor = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # from 10: the shell uses lower ones itself
     # Arrow's own pool keeps twenty MiB for the four that an agent has there at most.
-    # numpy's linear algebra, which nobody there does, would start a thread for every core.
+    # numpy's linear algebra, which the agent doesn't use, would start a thread for every core.
     environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1", **os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, *paths]))
     module = "sparkcohort.runtime.shell.agent.agent"
     try:
         subprocess.run(
-            [*_ORPHANED, sys.executable, "-m", module, name, str(held), executor],
+            [*_ORPHANED, sys.executable, "-m", module, name, str(descriptor), executor],
             stdin=subprocess.DEVNULL,
             stdout=_STDERR,
-            pass_fds=(held,),
+            pass_fds=(descriptor,),
             start_new_session=True,
             env=environment,
             check=True,
@@ -217,4 +217,4 @@ def _start(name: str, listener: socket.socket, executor: str, paths: Sequence[st
     except subprocess.CalledProcessError as error:
         raise OSError(f"the shell that starts the agent ended with status {error.returncode}") from error
     finally:
-        os.close(held)
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What this process takes of its machine, as Linux tells it (proc(5), getrusage(2))."""
+"""The resources that this process uses, by Linux (proc(5), getrusage(2))."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def process_figures() -> ProcessFigures:
     """The figures as they are now.  Raises OSError where there is no descriptor to look with."""
     stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     uptime_s = float(Path("/proc/uptime").read_text().split()[0])
-    spent = resource.getrusage(resource.RUSAGE_SELF)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     return ProcessFigures(
         resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE,
-        cpu_seconds=spent.ru_utime + spent.ru_stime,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
         open_fds=len(list(Path("/proc/self/fd").iterdir())) - 1,  # less the one that lists them
         max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         threads=int(stat[_STARTED_AT - 2]),

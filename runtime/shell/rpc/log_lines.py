@@ -1,4 +1,4 @@
-"""Our log lines where nobody else has set logging up: one line each, whoever is quoted in them.
+"""Our log lines where logging isn't configured: one line each, whatever text they quote.
 
 Spark's ``setLogLevel`` is about the JVM, and reaches no Python process: ``COHORT_LOG_LEVEL`` in the environment does.
 """
@@ -23,7 +23,7 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
 }
 GROUP: Final[ContextVar[str]] = ContextVar("cohort-group", default="")
-"""The group of whose member the lines are that are written now; empty where a process has one query, or none."""
+"""The group of the member that logs; empty where a process has one query, or none."""
 
 
 class OneLine(logging.Formatter):
@@ -41,7 +41,7 @@ class OneLine(logging.Formatter):
 
 
 def stderr_handler() -> logging.Handler:
-    """What writes the lines of this process to its standard error, in Spark's form."""
+    """The handler that writes the lines of this process to its standard error, in Spark's form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
     return handler
@@ -54,9 +54,9 @@ def chosen_level() -> int:
 
 
 def log_to_stderr(group: str = "") -> None:
-    """Where nobody has set logging up, let Cohort's own lines reach the log of Spark's process; ``group`` begins each."""
+    """Where logging isn't configured, send Cohort's own lines to the log of Spark's process; ``group`` begins each."""
     GROUP.set(group)
-    ours = logging.getLogger("sparkcohort")
-    if not logging.getLogger().handlers and not ours.handlers:
-        ours.addHandler(stderr_handler())
-        ours.setLevel(chosen_level())
+    logger = logging.getLogger("sparkcohort")
+    if not logging.getLogger().handlers and not logger.handlers:
+        logger.addHandler(stderr_handler())
+        logger.setLevel(chosen_level())

@@ -1,4 +1,4 @@
-"""Waiting for the end of a process that is not ours to wait for: the JVM that a runner or an agent belongs to."""
+"""Waits for the end of a process that is no child of this one: the JVM that a runner or an agent belongs to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ POLL_S = 0.5
 """How often a process is looked at: the kernel tells of its end (pidfd_open) neither under gVisor nor old seccomp profiles."""
 
 
-def until_gone(pid: int, wake: int | None = None) -> None:
+def wait_for_exit(pid: int, wake: int | None = None) -> None:
     """Return when the process is gone, or when there is something to be read from the descriptor ``wake``."""
-    waiting = select.poll()  # not select: a descriptor above 1,023 is none for that
+    poller = select.poll()  # not select: a descriptor above 1,023 is none for that
     if wake is not None:
-        waiting.register(wake, select.POLLIN)
+        poller.register(wake, select.POLLIN)
     began = _start(pid)
-    while began is not None and not waiting.poll(1000 * POLL_S) and _start(pid) == began:
+    while began is not None and not poller.poll(1000 * POLL_S) and _start(pid) == began:
         pass
 
 

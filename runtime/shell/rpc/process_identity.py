@@ -1,4 +1,4 @@
-"""Where a process lives: its id means something on one boot of one host only, and in one pid namespace.
+"""The place of a process: its id is valid on one boot of one host only, and in one pid namespace.
 
 Homes are shared over NFS, and by containers: a file there that names a process may be another place's.
 """
@@ -21,14 +21,14 @@ class Place(NamedTuple):
 
     def is_here(self) -> bool:
         """Whether it looks like this process's own."""
-        return self == here()
+        return self == current_place()
 
     def is_certain(self) -> bool:
         """Whether /proc has told all of it: else another place may look the same."""
         return bool(self.boot and self.pids)
 
 
-def here() -> Place:
+def current_place() -> Place:
     """Where this process is."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()

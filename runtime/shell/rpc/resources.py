@@ -6,7 +6,7 @@ import resource
 from typing import Final
 
 MOST_DESCRIPTORS: Final = 1 << 16
-"""Some hard limits are a billion; a process that has so many open has another trouble."""
+"""Some hard limits are a billion; a process with so many open has another problem."""
 
 
 def raise_limit() -> None:

@@ -1,11 +1,11 @@
 """Threads that do not die unseen.
 
-A background thread waits for work and does it, over and over.  An error that nobody thought of is logged once, with its
+A background thread waits for work and does it, over and over.  An unforeseen error is logged once, with its
 traceback, and the work is tried again after a pause that doubles.  After ``PATIENCE_S`` without a success ``give_up`` is
-told why: it ends the query, or the agent, which is then replaced.  A process that gets no thread fails where it starts one.
+called with the reason: it ends the query, or the agent, which is then replaced.  If no thread can be had, ``start`` raises.
 
-Each thread, and each caller that waits, looks after the others (``look``): one whose work does not end is logged, with the
-lines where it stands, and then given up.  So there is no watching thread that could die, too.
+Each thread, and each caller that waits, checks the others (``check_threads``): one whose work does not end is logged with
+its stack, and then given up.  So no watching thread is needed, which could die as well.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ log = logging.getLogger("sparkcohort.threads")
 PAUSE_S, MOST_PAUSE_S = 0.1, 5.0
 PATIENCE_S = 60.0
 LEAST_TRIES = 5
-"""However much time has passed: a process that was frozen has not tried meanwhile."""
+"""At least so many, however much time has passed: a process that was frozen has not tried meanwhile."""
 STUCK_S = 120.0
-"""How long work may take before it is told of; twice as long, and it is given up."""
+"""How long work may take before it is logged; after twice the time it is given up."""
 LOOK_S = 1.0
 FRAMES = 5
 
-_kept: weakref.WeakSet[Supervised] = weakref.WeakSet()
-_keeping = threading.Lock()
-_looking = threading.Lock()
-_looked = [0.0]
+_threads: weakref.WeakSet[Supervised] = weakref.WeakSet()
+_threads_lock = threading.Lock()
+_check_lock = threading.Lock()
+_last_check = [0.0]
 
 
 def in_context(target: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """A thread's target that has the context variables of whoever starts it: of whose query its log lines are."""
+    """A thread's target with the context variables of its starter: they tell its log lines' query."""
     return partial(contextvars.copy_context().run, target, *arguments)
 
 
-def look() -> None:
-    """See after every supervised thread of this process, at most once a second; called by whatever goes on anyway."""
-    if not _looking.acquire(blocking=False):
+def check_threads() -> None:
+    """Check every supervised thread of this process, at most once a second; called from loops and waits."""
+    if not _check_lock.acquire(blocking=False):
         return
     try:
         now = time.monotonic()
-        passed_s = now - _looked[0]
+        passed_s = now - _last_check[0]
         if passed_s < LOOK_S:
             return
-        _looked[0] = now
-        with _keeping:
-            kept = list(_kept)
-        for each in kept:
-            each.look(min(passed_s, 2 * LOOK_S))  # time in which nobody looked, this process may not have run
+        _last_check[0] = now
+        with _threads_lock:
+            threads = list(_threads)
+        for thread in threads:
+            thread.check(min(passed_s, 2 * LOOK_S))  # in a long time without a look this process may have been frozen
     finally:
-        _looking.release()
+        _check_lock.release()
 
 
 class Supervised:
@@ -89,9 +89,9 @@ class Supervised:
         self._context = contextvars.copy_context()
         self._thread = threading.Thread()  # before ``start`` one that is not alive
         self._pause = threading.Event()
-        self._over = self._told = self._busy = False
+        self._is_over = self._reported = self._busy = False
         self._failures = 0
-        self._since = self._next_try = 0.0
+        self._failing_since = self._next_try = 0.0
         self._busy_s = 0.0
         self.trouble = ""
         """Why the work fails now, in words; empty while it does not."""
@@ -110,12 +110,12 @@ class Supervised:
 
     def _register(self, thread: threading.Thread) -> None:
         self._thread = thread
-        with _keeping:
-            _kept.add(self)
+        with _threads_lock:
+            _threads.add(self)
 
     def close(self) -> None:
         """No more work: not again, not after a pause; what ``wait`` waits for is the caller's to end."""
-        self._over = True
+        self._is_over = True
         self._pause.set()
 
     def join(self, timeout_s: float) -> None:
@@ -127,26 +127,26 @@ class Supervised:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def well(self) -> None:
-        """What is done so far is a success: for work that takes for ever."""
+    def mark_success(self) -> None:
+        """The work so far is a success: for work that takes for ever."""
         if self._failures:
             log.info("background thread %s goes on, after %d failures", self._name, self._failures)
-        self._failures, self.trouble, self._told = 0, "", False
+        self._failures, self.trouble, self._reported = 0, "", False
 
-    def look(self, passed_s: float) -> None:
-        """See that its work ends; ``passed_s`` is the time since the last look."""
-        if self._over:
+    def check(self, passed_s: float) -> None:
+        """Log, then give up, work that does not end; ``passed_s`` is the time since the last look."""
+        if self._is_over:
             return
         self._busy_s = self._busy_s + passed_s if self._busy else 0.0
         if self._stuck_s is None or self._busy_s <= self._stuck_s:
             return
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             log.warning(
                 "background thread %s is stuck: its work has not ended for %.0f s and is at\n%s",
                 self._name,
                 self._busy_s,
-                self._at(),
+                self._stack(),
             )
         if self._busy_s > 2 * self._stuck_s:
             self._resign(f"its work has not ended for {self._busy_s:.0f} s")
@@ -156,19 +156,19 @@ class Supervised:
     def _run(self) -> None:
         try:
             while self._round():
-                look()
-        except BaseException as error:  # noqa: BLE001  even in what was meant to deal with an error
+                check_threads()
+        except BaseException as error:  # noqa: BLE001  even in the handling of an error
             self._resign(f"it failed over a failure, with {type(error).__name__}: {error}")
 
     def _round(self) -> bool:
         """One time round; False when it is over."""
         try:
-            if self._over or not self._wait():
+            if self._is_over or not self._wait():
                 self._finish()
                 return False
             self._busy_s, self._busy = 0.0, True
             self._work()
-        except BaseException as error:  # noqa: BLE001  whatever it is: a thread that ended would be missed by nobody
+        except BaseException as error:  # noqa: BLE001  any error: a thread that ended would go unnoticed
             self._busy = False
             self._failed(error)
             self._pause.wait(max(self._next_try - time.monotonic(), 0.0))
@@ -176,41 +176,42 @@ class Supervised:
                 self._amend()
         else:
             self._busy = False
-            self.well()
+            self.mark_success()
         return True
 
     def _failed(self, error: BaseException) -> None:
         now = time.monotonic()
         first, self._failures = not self._failures, self._failures + 1
-        self._since = now if first else self._since
+        self._failing_since = now if first else self._failing_since
         self._next_try = now + min(PAUSE_S * 2 ** min(self._failures - 1, 10), MOST_PAUSE_S)
-        with contextlib.suppress(Exception):  # there may be no memory to say it with
+        with contextlib.suppress(Exception):  # there may be no memory for the text
             self.trouble = f"{type(error).__name__}: {error}"
             if first:
                 log.error("background thread %s failed and is tried again", self._name, exc_info=error)
             else:
                 log.debug("background thread %s failed again: %s", self._name, self.trouble)
-        if self._failures >= LEAST_TRIES and now - self._since > PATIENCE_S:
-            self._resign(f"it has failed {self._failures} times in {now - self._since:.0f} s, last with {self.trouble}")
+        passed_s = now - self._failing_since
+        if self._failures >= LEAST_TRIES and passed_s > PATIENCE_S:
+            self._resign(f"it has failed {self._failures} times in {passed_s:.0f} s, last with {self.trouble}")
 
-    def _resign(self, why: str) -> None:
-        """Hand the failure on; who takes it ends something larger."""
-        if self._over:
+    def _resign(self, reason: str) -> None:
+        """Hand the failure to ``give_up``, which ends the query or the agent."""
+        if self._is_over:
             return
         try:
-            self._give_up(CohortError(f"the background thread {self._name} is given up: {why}"))
+            self._give_up(CohortError(f"the background thread {self._name} is given up: {reason}"))
         except Exception:
             log.exception("background thread %s could not be given up", self._name)
             return
-        self._over = True
+        self._is_over = True
         self._finish()
 
     def _finish(self) -> None:
-        self._over = True
+        self._is_over = True
         if self._ended is not None:
             self._ended()
             self._ended = None
 
-    def _at(self) -> str:
+    def _stack(self) -> str:
         frame = sys._current_frames().get(self._thread.ident or 0)
-        return "".join(traceback.format_stack(frame)[-FRAMES:]) if frame else "a place unknown"
+        return "".join(traceback.format_stack(frame)[-FRAMES:]) if frame else "an unknown place"

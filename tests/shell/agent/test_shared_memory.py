@@ -141,7 +141,7 @@ def test_no_more_is_read_than_a_buffer_has(pool: SlabPool) -> None:
     lent = producer.lend(batch)
     assert lent is not None
     assert lent.descriptor is not None
-    for told in (lent._replace(nbytes=lent.size + 1), lent._replace(size=2 * lent.size, used=1)):
+    for told in (lent._replace(nbytes=lent.size + 1), lent._replace(size=2 * lent.size, nbytes=1)):
         with pytest.raises(ValueError):
             BufferConsumer().read(told._replace(descriptor=os.dup(lent.descriptor)))
     producer.close()

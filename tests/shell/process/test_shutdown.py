@@ -17,7 +17,7 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import process_exit as goings
-from sparkcohort.runtime.shell.rpc.process_exit import until_gone
+from sparkcohort.runtime.shell.rpc.process_exit import wait_for_exit
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
 from tests.kit.mock import MockCluster
 from tests.kit.tier import of_tier
@@ -135,14 +135,14 @@ def test_everything_is_closed_once_in_order_and_whoever_comes_second_waits() -> 
 
     ending.add(Order.AGENTS, slow)
     ending.add(Order.LOCK, failing)
-    assert ending.keep(Order.SECRETS, lambda: "file", closed.append) == "file"
+    assert ending.open(Order.SECRETS, lambda: "file", closed.append) == "file"
     first = threading.Thread(target=ending.run)
     second = threading.Thread(target=ending.run)
     first.start()
     assert reached.wait(10)
     second.start()
     with pytest.raises(CohortError, match="ending"):
-        ending.keep(Order.SECRETS, lambda: closed.append("made"), print)
+        ending.open(Order.SECRETS, lambda: closed.append("made"), print)
     hold_for(second.is_alive, 0.2, "the second to wait")
     let_go.set()
     first.join(10)
@@ -154,7 +154,7 @@ def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     """Killed, and before anybody has waited for it; and one that is gone already."""
     monkeypatch.setattr(goings, "POLL_S", 0.05)
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    watcher = threading.Thread(target=until_gone, args=(child.pid,))
+    watcher = threading.Thread(target=wait_for_exit, args=(child.pid,))
     watcher.start()
     try:
         hold_for(watcher.is_alive, 0.3, "the watch over a living process")
@@ -162,13 +162,13 @@ def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         child.kill()
     wait_until(lambda: not watcher.is_alive(), 10, "its end to be noticed")
     child.wait()
-    until_gone(child.pid)
+    wait_for_exit(child.pid)
 
 
 def test_a_watch_can_be_woken() -> None:
     """By something to be read."""
     reader, writer = os.pipe()
     os.write(writer, b"x")
-    until_gone(os.getpid(), reader)
+    wait_for_exit(os.getpid(), reader)
     os.close(reader)
     os.close(writer)

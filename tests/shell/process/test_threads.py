@@ -14,7 +14,7 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import threads
 from sparkcohort.runtime.shell.rpc.log_lines import GROUP, OneLine
-from sparkcohort.runtime.shell.rpc.threads import Supervised, look
+from sparkcohort.runtime.shell.rpc.threads import Supervised, check_threads
 from tests.kit.waiting import wait_until
 
 ERRORS = [RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"), SystemExit(3)]
@@ -69,7 +69,7 @@ def running(work: Counting, *, stuck_s: float | None = 60.0) -> Iterator[Supervi
 
 def looked() -> bool:
     """Look; nothing has come of it yet."""
-    look()
+    check_threads()
     return False
 
 
@@ -147,7 +147,7 @@ def test_one_that_is_stuck_is_told_of_and_given_up(
     with running(work, stuck_s=0.3) as thread:
         try:
             for _ in range(2):
-                thread.look(0.1)
+                thread.check(0.1)
             assert work.given_up == [], "frozen for however long, it is one look"
             wait_until(lambda: looked() or work.given_up, 10, "it to be given up")
         finally:
@@ -169,7 +169,7 @@ def test_one_that_waits_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
         let_go.clear()
         with running(work, stuck_s=stuck_s) as thread:
             for _ in range(10):
-                thread.look(60)
+                thread.check(60)
             assert work.given_up == []
             let_go.set()
 

@@ -12,7 +12,7 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
-from sparkcohort.runtime.shell.rpc.process_identity import here
+from sparkcohort.runtime.shell.rpc.process_identity import current_place
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 
@@ -93,7 +93,7 @@ def test_a_run_elsewhere_is_named_and_never_touched(other: dict[str, object], li
 
 def test_where_the_kernel_does_not_tell_nothing_is_removed() -> None:
     """Without boot id and pid namespace another place may look like this one."""
-    place = here()
+    place = current_place()
     assert place.is_certain() and place.is_here()
     assert not place._replace(boot="").is_certain()
     assert not place._replace(pids=0).is_certain()
