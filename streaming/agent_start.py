@@ -57,7 +57,7 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
     )
     # A listener or token provider is the user's code with the user's modules: such a query gets an agent of its own.
     own = options.rebalance_listener or has_own_provider(options.kafka)
-    name, paths = (address, pyfile_paths()) if own else (executor.agent(), ())
+    name, paths = (address, pyfile_paths()) if own else (executor.agent_name(), ())
     try:
         if start_agent(name, to_json(config), paths):
             _starts[address] = starts[0] + 1, now_s + min(2.0 ** starts[0], MOST_BETWEEN_S)

@@ -34,14 +34,14 @@ def admit(group: Group, request: p.JoinGroup) -> Verdict:
         return Verdict(ErrorCode.INVALID_SESSION_TIMEOUT, message)
     if not _has_room(group, request):
         return Verdict(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has its {config.max_size} members")
-    if (verdict := _speaks(group, request)) is not PASS:
+    if (verdict := _check_protocols(group, request)) is not PASS:
         return verdict
-    if request.member_id == p.UNKNOWN_MEMBER or _issued(group, request):
+    if request.member_id == p.UNKNOWN_MEMBER or _has_issued_id(group, request):
         return PASS
     return gate(group, request.group_instance_id, request.member_id, None)
 
 
-def _issued(group: Group, request: p.JoinGroup) -> bool:
+def _has_issued_id(group: Group, request: p.JoinGroup) -> bool:
     return request.member_id in group.pending and request.group_instance_id is None
 
 
@@ -53,7 +53,7 @@ def _has_room(group: Group, request: p.JoinGroup) -> bool:
     return is_member or not group.members or len(group.members) < group.config.max_size
 
 
-def _speaks(group: Group, request: p.JoinGroup) -> Verdict:
+def _check_protocols(group: Group, request: p.JoinGroup) -> Verdict:
     """A protocol type and, with members present, the same one and a protocol that all of them support."""
     if not request.protocol_type or not request.protocols:
         return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a join names a protocol type and at least one protocol")
@@ -75,7 +75,7 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
             return Input.ASK_ID
         old_id = group.instances.get(request.group_instance_id)
         return Input.JOIN_NEW if old_id is None else _classify_takeover(group, old_id, request)
-    if _issued(group, request):
+    if _has_issued_id(group, request):
         return Input.JOIN_NEW
     member = group.members[request.member_id]
     # Overtaken by a later join of the member: its list of owned partitions is older than the group's.
@@ -99,7 +99,7 @@ def refuse_join(context: StepContext, correlation: int, request: p.JoinGroup, ve
     context.answer_error(correlation, request, verdict.error, verdict.message)
     if verdict.error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
         return
-    if _issued(context.group, request):
+    if _has_issued_id(context.group, request):
         context.record(r.IdDropped(request.member_id, "the group has reached its maximum size"))
         rebalance.check_joined(context)
     elif gate(context.group, request.group_instance_id, request.member_id, None) is PASS:

@@ -54,9 +54,9 @@ def assign(context: StepContext) -> None:
             elif tp not in group.owned.get(member_id, ()):
                 now_assigned.setdefault(member_id, []).append((tp, group.generation))
     if now_pending or group.pending_assignments:
-        context.record(r.PartitionsPending(_frozen(now_pending)))
+        context.record(r.PartitionsPending(_as_tuples(now_pending)))
     if now_assigned:
-        context.record(r.PartitionsAssigned(_frozen(now_assigned)))
+        context.record(r.PartitionsAssigned(_as_tuples(now_assigned)))
 
 
 def has_lost(group: Group, member_id: str) -> bool:
@@ -80,7 +80,7 @@ def revoke_unclaimed(context: StepContext, member: GroupMember) -> None:
     if not pending.keys() <= claims:  # it never got the assignment with these
         all_pending = {m: dict(p) for m, p in context.group.pending_assignments.items()}
         all_pending[member_id] = {tp: generation for tp, generation in pending.items() if tp in claims}
-        context.record(r.PartitionsPending(_frozen({m: p.items() for m, p in all_pending.items() if p})))
+        context.record(r.PartitionsPending(_as_tuples({m: p.items() for m, p in all_pending.items() if p})))
     revoked = tuple(sorted(tp for tp in owned if tp not in claims))
     if revoked:
         context.record(r.PartitionsRevoked(member_id, revoked))
@@ -98,7 +98,7 @@ def assign_pending(context: StepContext, partitions: Iterable[TopicPartition]) -
         if successor is not None:
             now_assigned.setdefault(successor, []).append((tp, pending[successor][tp]))
     if now_assigned:
-        context.record(r.PartitionsAssigned(_frozen(now_assigned)))
+        context.record(r.PartitionsAssigned(_as_tuples(now_assigned)))
 
 
 def inherit(context: StepContext, member_id: str, old_partitions: Iterable[TopicPartition]) -> None:
@@ -112,7 +112,7 @@ def inherit(context: StepContext, member_id: str, old_partitions: Iterable[Topic
     blocked = [(tp, generation) for tp, generation in assignment if tp in owner_by_partition]
     if blocked:
         pending = {name: tuple(partitions.items()) for name, partitions in group.pending_assignments.items()}
-        context.record(r.PartitionsPending(_frozen({**pending, member_id: blocked})))
+        context.record(r.PartitionsPending(_as_tuples({**pending, member_id: blocked})))
     granted = [(tp, generation) for tp, generation in assignment if tp not in owner_by_partition]
     if granted:
         context.record(r.PartitionsAssigned(((member_id, tuple(granted)),)))
@@ -140,7 +140,7 @@ def _claims(group: Group, member: GroupMember) -> set[TopicPartition]:
     return claims
 
 
-def _frozen(
+def _as_tuples(
     by_member: Mapping[str, Iterable[tuple[TopicPartition, int]]],
 ) -> tuple[tuple[str, r.Partitions], ...]:
     return tuple((member_id, tuple(partitions)) for member_id, partitions in by_member.items())

@@ -132,7 +132,7 @@ def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
     member = group.members[member_id]
     members = _drop_keys(group.members, member_id)
     instance = member.group_instance_id
-    return _synced(
+    return _record_syncs(
         replace(
             group,
             members=members,
@@ -151,8 +151,8 @@ def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
     )
 
 
-def _synced(group: Group, *member_ids: str) -> Group:
-    """The group with these no longer owing a sync; the last one ends the deadline."""
+def _record_syncs(group: Group, *member_ids: str) -> Group:
+    """The group in which these owe no sync any more; the last one ends the deadline."""
     if group.unsynced.isdisjoint(member_ids):
         return group
     unsynced = group.unsynced.difference(member_ids)
@@ -163,7 +163,7 @@ def _leader_elected(group: Group, record: r.LeaderElected) -> Group:
     return replace(group, leader=record.member_id)
 
 
-def _armed(group: Group, member_ids: Iterable[str], at_ms: int) -> Group:
+def _arm_sessions(group: Group, member_ids: Iterable[str], at_ms: int) -> Group:
     """The group with the sessions of these running from ``at_ms``."""
     deadlines = {m: at_ms + group.members[m].session_timeout_ms for m in member_ids}
     if not deadlines:
@@ -188,7 +188,7 @@ def _join_parked(group: Group, record: r.JoinParked) -> Group:
 def _joins_answered(group: Group, record: r.JoinsAnswered) -> Group:
     member_ids = set(record.member_ids)
     joins = {m: c for m, c in group.joins.items() if m not in member_ids}
-    return _armed(replace(group, joins=joins), record.member_ids, record.at_ms)
+    return _arm_sessions(replace(group, joins=joins), record.member_ids, record.at_ms)
 
 
 def _sync_parked(group: Group, record: r.SyncParked) -> Group:
@@ -197,14 +197,15 @@ def _sync_parked(group: Group, record: r.SyncParked) -> Group:
         syncs={**group.syncs, record.member_id: record.correlation},
         sessions=_drop_keys(group.sessions, record.member_id),
     )
-    return _synced(parked, record.member_id)
+    return _record_syncs(parked, record.member_id)
 
 
 def _syncs_answered(group: Group, record: r.SyncsAnswered) -> Group:
     member_ids = set(record.member_ids)
     syncs = {m: c for m, c in group.syncs.items() if m not in member_ids}
-    synced = _synced(replace(group, syncs=syncs), *record.member_ids)
-    return _armed(synced, [m for m in record.member_ids if m not in group.joins], record.at_ms)  # parked is alive
+    synced = _record_syncs(replace(group, syncs=syncs), *record.member_ids)
+    awake = [m for m in record.member_ids if m not in group.joins]  # a parked join needs no session
+    return _arm_sessions(synced, awake, record.at_ms)
 
 
 def _session_renewed(group: Group, record: r.SessionRenewed) -> Group:
@@ -319,7 +320,7 @@ def _group_resumed(group: Group, record: r.GroupResumed) -> Group:
         rebalance=record.phase,
         assignments=EMPTY,
     )
-    return _armed(resumed, group.members, record.at_ms)
+    return _arm_sessions(resumed, group.members, record.at_ms)
 
 
 _APPLY: Mapping[type, Callable[[Group, Any], Group]] = {

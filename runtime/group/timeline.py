@@ -22,20 +22,20 @@ def lines(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
 def placed_lines(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
     """The lines of ``lines``, each with the place of its record, from 0; the records may begin in mid-life."""
     records = tuple(records)
-    present = _was_there(records, member_id)
+    present = _was_member(records, member_id)
     for place, record in enumerate(records):
         text = line(record, member_id)
         if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and text:
             present = not text.startswith(_ENDS)
         if present and not text:
-            text = _of_group(record)
+            text = _group_line(record)
         if text:
             yield place, text
 
 
 def line(record: Record, member_id: str) -> str:
     """What one record says of a member itself; empty when it says nothing."""
-    return _of_membership(record, member_id) or _of_partitions(record, member_id)
+    return _membership_line(record, member_id) or _partitions_line(record, member_id)
 
 
 def member_ids(record: Record) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def member_ids(record: Record) -> tuple[str, ...]:
     return ()
 
 
-def _was_there(records: Iterable[Record], member_id: str) -> bool:
+def _was_member(records: Iterable[Record], member_id: str) -> bool:
     """Whether a member was in the group before these records, by the first that names it."""
     first = next((record for record in records if member_id in member_ids(record)), None)
     match first:
@@ -76,7 +76,7 @@ def _was_there(records: Iterable[Record], member_id: str) -> bool:
 _ENDS = ("was removed", "was replaced")
 
 
-def _of_group(record: Record) -> str:
+def _group_line(record: Record) -> str:
     """The line of a record that concerns every member."""
     match record:
         case r.RebalanceStarted(phase):
@@ -90,7 +90,7 @@ def _of_group(record: Record) -> str:
     return ""
 
 
-def _of_membership(record: Record, member_id: str) -> str:
+def _membership_line(record: Record, member_id: str) -> str:
     match record:
         case r.IdIssued(issued) if issued == member_id:
             return "was told its id"
@@ -113,7 +113,7 @@ def _of_membership(record: Record, member_id: str) -> str:
     return ""
 
 
-def _of_partitions(record: Record, member_id: str) -> str:
+def _partitions_line(record: Record, member_id: str) -> str:
     match record:
         case r.PartitionsAssigned(grants):
             return _since_generation("owns", dict(grants).get(member_id, ()))

@@ -83,7 +83,7 @@ class Refusal(Exception):
         self.error = error
 
 
-def plain(words: str, most: int = MOST_NAME) -> str:
+def log_text(words: str, most: int = MOST_NAME) -> str:
     """A member's text as a log may have it: on one line, and of bounded length."""
     return "".join(character if character.isprintable() else "?" for character in words[:most])
 
@@ -95,7 +95,7 @@ def check_join(request: p.JoinGroup, books: Books) -> tuple[p.JoinGroup, Complai
         ("host", request.client_host),
         ("instance id", request.group_instance_id),
     ):
-        if name is not None and plain(name) != name:
+        if name is not None and log_text(name) != name:
             raise Refusal(
                 ErrorCode.INVALID_REQUEST,
                 f"its {part} has more than {MOST_NAME} characters, or one that can't be printed",
@@ -109,10 +109,10 @@ def check_join(request: p.JoinGroup, books: Books) -> tuple[p.JoinGroup, Complai
                 written[metadata] = _metadata(metadata, books, complaints)
             offered[name] = written[metadata]
     protocols = tuple(map(p.Protocol._make, offered.items())) or tuple(
-        p.Protocol(plain(name), b"") for name, _ in request.protocols[:1]
+        p.Protocol(log_text(name), b"") for name, _ in request.protocols[:1]
     )
     timeout_ms = min(request.rebalance_timeout_ms, books.rebalance_timeout_ms)
-    join = p.changed(request, protocols=protocols, rebalance_timeout_ms=timeout_ms, reason=plain(request.reason))
+    join = p.changed(request, protocols=protocols, rebalance_timeout_ms=timeout_ms, reason=log_text(request.reason))
     return join if join != request else request, complaints
 
 
@@ -122,11 +122,11 @@ def _metadata(metadata: bytes, books: Books, complaints: Complaints) -> bytes:
         subscription = decode_subscription(metadata)
     except MalformedConsumerProtocol as error:
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-    believed = _believed(subscription, books, complaints)
+    believed = _corrected(subscription, books, complaints)
     return metadata if believed == subscription and len(metadata) <= _USUAL else encode_subscription(believed)
 
 
-def _believed(old: Subscription, books: Books, complaints: Complaints) -> Subscription:
+def _corrected(old: Subscription, books: Books, complaints: Complaints) -> Subscription:
     topics, owned, generation, rack, user_data = old.topics, old.owned, old.generation, old.rack, old.user_data
     if len(topics) > len(books.topics) or not all(topic in books.topics for topic in topics):
         # No complaint: one may have been deleted just now.
@@ -134,7 +134,7 @@ def _believed(old: Subscription, books: Books, complaints: Complaints) -> Subscr
     if not all(tp in books.claimable for tp in owned):
         strange = sorted({tp for tp in owned if tp not in books.claimable})
         owned = tuple(tp for tp in owned if tp in books.claimable)
-        names = ", ".join(f"{plain(topic)}-{number}" for topic, number in strange[:_MOST_SHOWN])
+        names = ", ".join(f"{log_text(topic)}-{number}" for topic, number in strange[:_MOST_SHOWN])
         more = f" and {len(strange) - _MOST_SHOWN} more" if len(strange) > _MOST_SHOWN else ""
         partitions = "partition" if len(strange) == 1 else "partitions"
         complaints["claims"] = f"it claims {len(strange)} {partitions} that it does not have: {names}{more}"
@@ -143,7 +143,7 @@ def _believed(old: Subscription, books: Books, complaints: Complaints) -> Subscr
     if not p.NO_GENERATION <= generation <= books.generation:
         complaints["generation"] = f"it claims generation {generation}; the group is in generation {books.generation}"
         generation = p.NO_GENERATION
-    if rack is not None and plain(rack) != rack:
+    if rack is not None and log_text(rack) != rack:
         complaints["rack"] = f"its rack has more than {MOST_NAME} characters, or one that can't be printed"
         rack = None
     if user_data is not None and len(user_data) > MOST_USER_DATA:
@@ -163,7 +163,7 @@ def removal(join: p.JoinGroup, refusal: Refusal) -> p.LeaveGroup:
     return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, reason),))
 
 
-def join_of(member: GroupMember) -> p.JoinGroup:
+def last_join(member: GroupMember) -> p.JoinGroup:
     """A member's last join, as far as the group keeps it."""
     return p.JoinGroup(
         member.member_id,
@@ -202,7 +202,7 @@ def read_member_info(join: p.JoinGroup, member_id: str) -> tuple[MemberInfo, Com
 
 def _text(values: Mapping[str, Any], key: str, default: str, complaints: Complaints) -> str:
     value = values.get(key, default)
-    if isinstance(value, str) and plain(value) == value:
+    if isinstance(value, str) and log_text(value) == value:
         return value
     complaints[key] = f"its {key} is {value!r:.40}, not a text of at most {MOST_NAME} characters"
     return default

@@ -8,7 +8,7 @@ the follow-up round, so even ``range`` moves partitions without a stop of the wo
 complete, exclusive and to subscribers only is refused with the assignor's name.
 
 ``delayed_rebalance`` decides whether the assignor is asked in a round.  While it waits for a replacement, no member gives up
-a partition (``stay``).
+a partition (``assign_free``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sparkcohort.runtime.protocol.consumer_protocol import (
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-__all__ = ["GroupAssignment", "InvalidAssignment", "JoinedMember", "assign", "keep", "plan", "stay", "subscriptions"]
+__all__ = ["InvalidAssignment", "JoinedMember", "assign", "assign_free", "keep_owned", "plan", "subscriptions"]
 
 Owned: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -99,8 +99,8 @@ def plan(
 ) -> GroupAssignment:
     """Run the assignor, one of ``assignors`` by name (see ``assign``); no member gets what it is ``barred`` from."""
     assignor = find_assignor(protocol_name, assignors)
-    subset = _existing(topics, subset)
-    barred = _inward(barred, subset)
+    subset = _existing_part(topics, subset)
+    barred = _renumber_bars(barred, subset)
     arguments = assignor_input(members, topics, subset=subset, racks=racks)
     packed, ownership = run_assignor(assignor, protocol_name, *arguments)
     target, revokes = revocation.adjust_for_generation(without_barred(packed, ownership, barred), ownership)
@@ -126,10 +126,10 @@ def failure_message(name: str, error: BaseException) -> str:
     if isinstance(error, InvalidAssignment):
         message = str(error)
         return message if message.startswith("assignor ") else f"assignor {name}: {message}"
-    return f"assignor {name} raised {words(error)}"
+    return f"assignor {name} raised {describe_error(error)}"
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The error in words; a user's exception may be unable to say what it is."""
     try:
         return f"{type(error).__name__}: {error}"[:MOST_WORDS]
@@ -137,7 +137,7 @@ def words(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _inward(barred: Barred, subset: Mapping[str, Sequence[int]]) -> Barred:
+def _renumber_bars(barred: Barred, subset: Mapping[str, Sequence[int]]) -> Barred:
     """What members are barred from in the assignor's numbers."""
     if not barred or not subset:
         return barred
@@ -180,7 +180,7 @@ def assignor_input(
     racks: Racks = NO_RACKS,
 ) -> AssignorInput:
     """The arguments of an assignor (see ``assign``)."""
-    subset = _existing(topics, subset)
+    subset = _existing_part(topics, subset)
     if subset:
         topics = {**topics, **{topic: len(numbers) for topic, numbers in subset.items()}}
         places = {(topic, number): (topic, i) for topic, numbers in subset.items() for i, number in enumerate(numbers)}
@@ -212,7 +212,7 @@ def _checked_answer(
     return answer
 
 
-def stay(
+def assign_free(
     members: Subscriptions,
     topics: Mapping[str, int],
     *,
@@ -224,7 +224,7 @@ def stay(
 
     No member gets what it is ``barred`` from.
     """
-    ownership, subset = resolve_ownership(topics, members), _existing(topics, subset)
+    ownership, subset = resolve_ownership(topics, members), _existing_part(topics, subset)
     space, member = ownership.space, ownership.member.copy()
     read = np.ones(space.places, np.bool_)
     for topic, numbers in subset.items():
@@ -246,7 +246,7 @@ def stay(
     return _encode(_layout(without_barred(Packed(space, member), ownership, new_bars)))
 
 
-def _existing(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
+def _existing_part(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
     """The part of ``subset`` that exists: a topic may be deleted while its query runs."""
     return {
         topic: [number for number in numbers if number < topics[topic]]
@@ -255,7 +255,7 @@ def _existing(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]] | N
     }
 
 
-def keep(members: Sequence[JoinedMember], owned: Owned = NONE_OWNED) -> Assignments:
+def keep_owned(members: Sequence[JoinedMember], owned: Owned = NONE_OWNED) -> Assignments:
     """The assignments in which nothing moves: each member keeps what it validly claims, or is known to have (``owned``).
 
     For when ``assign`` raised.

@@ -101,10 +101,10 @@ def lead(
 ) -> tuple[assignment.Assignments, LeaderState]:
     """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``record_failure``)."""
     members = assignment.subscriptions(round_.members, round_.owned)
-    stay = partial(assignment.stay, members, round_.topics, subset=round_.subset, barred=round_.barred)
+    assign_free = partial(assignment.assign_free, members, round_.topics, subset=round_.subset, barred=round_.barred)
     scheduled = schedule(state.scheduled, _lost_assignments(state.scheduled, round_, members), now_ms, max_delay_ms)
     if scheduled.due_ms is not None:
-        return stay(withheld=scheduled.partitions), LeaderState(scheduled, failure=state.failure)
+        return assign_free(withheld=scheduled.partitions), LeaderState(scheduled, failure=state.failure)
     if (balance := round_.balance) is not None:
         members, assignors = balance.with_loads(members), {**assignors, balance.assignor.name: balance.assignor}
     plan = assignment.plan(
@@ -118,7 +118,7 @@ def lead(
     )
     back_off = revoke(state.back_off, now_ms, max_delay_ms, revokes=plan.revokes)
     if back_off.due_ms is not None:
-        return stay(), LeaderState(scheduled, back_off)
+        return assign_free(), LeaderState(scheduled, back_off)
     return plan.assignments, LeaderState(scheduled, back_off)
 
 

@@ -50,7 +50,7 @@ from sparkcohort.runtime.member.state import (
     Stop,
     Unreachable,
     commit,
-    overtaken,
+    is_overtaken,
 )
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
@@ -103,7 +103,7 @@ def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple
 
     Total: an event that the state has no use for changes nothing.
     """
-    if isinstance(event, Replied) and overtaken(member, event.request):
+    if isinstance(event, Replied) and is_overtaken(member, event.request):
         return member, ()
     context = _MemberStep(member, now_ms)
     effect = TABLE[member.state].get(_event_type(event))
@@ -462,7 +462,7 @@ def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
         heartbeat_due_ms=None,
         retry_due_ms=None,
     )
-    if config.leaves and member.taken_in:
+    if config.leaves and member.is_admitted:
         reason = event.reason if isinstance(event, Stop) else member.revoke_reason  # KIP-800
         leaving = p.LeavingMember(member.member_id, config.group_instance_id, reason)
         context.actions.append(Send(p.LeaveGroup((leaving,))))

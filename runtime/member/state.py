@@ -87,7 +87,7 @@ class Member(Struct, frozen=True):
     unreachable_since_ms: int | None = None  # the first failure after the last answer, not the last answer
 
     @property
-    def taken_in(self) -> bool:
+    def is_admitted(self) -> bool:
         """Whether the coordinator may have it, also by a JoinGroup whose answer is not here yet.
 
         A static member is in from its first JoinGroup, named by its instance id; a dynamic one only with the id that
@@ -104,7 +104,7 @@ class Start(Struct, frozen=True):
 
 
 class Replied(Struct, frozen=True):
-    """The coordinator answered; by its ``request`` a reply that comes too late is dropped (``overtaken``)."""
+    """The coordinator answered; by its ``request`` a reply that comes too late is dropped (``is_overtaken``)."""
 
     reply: p.Reply
     request: p.Request | None = None
@@ -213,7 +213,7 @@ def commit(member: Member, positions: Mapping[TopicPartition, int]) -> p.OffsetC
     return p.OffsetCommit(member.member_id, config.group_instance_id, member.generation, offsets) if offsets else None
 
 
-def overtaken(member: Member, request: p.Request | None) -> bool:
+def is_overtaken(member: Member, request: p.Request | None) -> bool:
     """Whether a reply is to a request whose place another has taken (Kafka: ``generationUnchanged``)."""
     match request:
         case p.JoinGroup() | p.SyncGroup():

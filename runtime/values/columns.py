@@ -151,7 +151,7 @@ def chosen_columns(schema: Sequence[UserColumn], possible: Columns) -> Columns:
     """
     if not schema:
         raise OptionError(
-            f"the schema of format('cohort') has no column: name at least one of {_listed(possible)}, or leave out "
+            f"the schema of format('cohort') has no column: name at least one of {_list_columns(possible)}, or leave out "
             ".schema(...); to count rows .schema('offset BIGINT') is the cheapest"
         )
     by_name = {column.name.lower(): column for column in possible}
@@ -161,7 +161,7 @@ def chosen_columns(schema: Sequence[UserColumn], possible: Columns) -> Columns:
         if column is None:
             raise OptionError(
                 f"the schema of format('cohort') names the column {declared.name}, which a record of Kafka does not have: "
-                f"it can have {_listed(possible)}"
+                f"it can have {_list_columns(possible)}"
             )
         if column.field in columns:
             raise OptionError(
@@ -237,5 +237,5 @@ def _wrong_type(declared: UserColumn, column: Column) -> str:
     )
 
 
-def _listed(columns: Iterable[Column]) -> str:
+def _list_columns(columns: Iterable[Column]) -> str:
     return ", ".join(f"{column.name} {ddl(column.type)}" for column in columns)

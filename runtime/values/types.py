@@ -68,14 +68,14 @@ def ddl(kind: ColumnType) -> str:
     """
     if kind.kind == "struct":
         fields = zip(kind.names, kind.children, strict=True)
-        return f"STRUCT<{', '.join(f'{_quoted(name)}: {ddl(child)}' for name, child in fields)}>"
+        return f"STRUCT<{', '.join(f'{_quote_name(name)}: {ddl(child)}' for name, child in fields)}>"
     if kind.kind == "decimal":
         return f"DECIMAL({kind.precision},{kind.scale})"
     inside = f"<{', '.join(map(ddl, kind.children))}>" if kind.children else ""
     return kind.kind.upper() + inside
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     plain = name.isascii() and name.replace("_", "a").isalnum() and not name.isdigit()
     return name if plain else f"`{name.replace('`', '``')}`"
 

@@ -294,7 +294,7 @@ def journals(data: bytes) -> None:
     assert 0 < found.identity.port < 1 << 16
     assert journal.restore_group(journal.group_frame(found.group), EMBEDDED) == found.group
     for member in found.group.members.values():
-        validation.join_of(member)
+        validation.last_join(member)
     groups.step(found.group, p.Resume(7, "salt"), 0)
 
 

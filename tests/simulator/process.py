@@ -129,7 +129,7 @@ class Process:
             world.count("assignor failures")
             self.leader_state, assignments = (
                 delayed_rebalance.record_failure(self.leader_state, now_ms),
-                assignment.keep(asked.members, group.owned),
+                assignment.keep_owned(asked.members, group.owned),
             )
             wait_ms = world.random.choice((0, REBALANCE_MS * 4 // 5))
         else:

@@ -63,7 +63,7 @@ class Agent:
     def __init__(self, name: str, listener: socket.socket, executor: int) -> None:
         """Nothing runs before ``run``."""
         self._name, self._executor = name, executor
-        self._acceptor = Acceptor(listener, is_ours, self._converse, self.fail)
+        self._acceptor = Acceptor(listener, is_ours, self._serve_connection, self.fail)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._job: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -82,13 +82,13 @@ class Agent:
 
     # --- for its members ------------------------------------------------------------------------------
 
-    def ending(self, member: QueryMember) -> None:
+    def on_member_ending(self, member: QueryMember) -> None:
         """A member has begun to end."""
         with self._lock:
             self._ending[member.address] = time.monotonic() + MEMBER_END_S
         self._inbox.put(_wake)
 
-    def ended(self, member: QueryMember) -> None:
+    def on_member_ended(self, member: QueryMember) -> None:
         """A member has released all that it had."""
         self._forget(member.address)
         self._inbox.put(_release_memory)
@@ -100,17 +100,17 @@ class Agent:
 
     # --- requests -------------------------------------------------------------------------------------
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         """Read one request, which gets no answer, and make its member."""
         try:
             with connection:
                 config = from_json(json.loads(_read_request(connection)))
-            self._take_in(config)
+            self._add_member(config)
         except (OSError, ValueError, RecursionError) as error:
             reason = str(error) if isinstance(error, MalformedConfig) else type(error).__name__
             log.warning("a request to this agent was not understood: %s", reason)
 
-    def _take_in(self, config: AgentConfig) -> None:
+    def _add_member(self, config: AgentConfig) -> None:
         if config.executor.pid != self._executor:
             raise MalformedConfig("it is for another executor")
         if config.listener and config.address != self._name:
@@ -123,12 +123,12 @@ class Agent:
                 return
             self._members[config.address] = None
         # Its own context, so that all its threads' lines say of which group they are.
-        copy_context().run(self._make, config)
+        copy_context().run(self._make_member, config)
 
-    def _make(self, config: AgentConfig) -> None:
+    def _make_member(self, config: AgentConfig) -> None:
         GROUP.set(config.group_id)
         try:
-            member = QueryMember(config, self, partial(self._have_former_give_way, config))
+            member = QueryMember(config, self, partial(self._end_earlier_runs, config))
             with self._lock:
                 self._members[config.address] = member
                 leaving = self._leaving
@@ -143,13 +143,13 @@ class Agent:
             else:
                 member_made.leave("it could not be started")
 
-    def _have_former_give_way(self, config: AgentConfig) -> None:
+    def _end_earlier_runs(self, config: AgentConfig) -> None:
         """End members of earlier runs, once this one's coordinator has answered: a late task may ask for a run that has ended."""
         with self._lock:
             members = [member for address, member in self._members.items() if member and address != config.address]
         for member in members:
-            if member.is_before(config):  # no run takes it over any more, and its buffers take as many bytes again
-                member.give_way()
+            if member.is_of_earlier_run(config):  # no run will take it over, and its buffers hold memory
+                member.end_for_newer_run()
 
     def _forget(self, address: str) -> None:
         with self._lock:

@@ -216,14 +216,14 @@ class BufferLoad:
         return not self.full
 
 
-def dismiss(readers: Iterable[Reader]) -> None:
+def remove_readers(readers: Iterable[Reader]) -> None:
     """Remove readers from their buffers, which need not keep their next records any more."""
     for reader in readers:
         if reader in reader.buffer.readers:
             reader.buffer.readers.remove(reader)
 
 
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+def concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
     """One batch of all rows; None when there are none."""
     if len(batches) <= 1:
         return batches[0] if batches else None

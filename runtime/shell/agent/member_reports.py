@@ -37,11 +37,11 @@ class MemberReports:
 
     def report_listener(self, event: str, outcome: str, took_ms: int) -> None:
         """A call of the rebalance listener has ended."""
-        self._tell("Listened", calls.Listened(event, outcome, took_ms))
+        self._report("Listened", calls.Listened(event, outcome, took_ms))
 
     def report_malformed(self, bad: list[calls.MalformedCount]) -> None:
         """Records could not be decoded."""
-        self._tell("MalformedRecords", calls.MalformedRecords(tuple(bad)))
+        self._report("MalformedRecords", calls.MalformedRecords(tuple(bad)))
 
     def due_ms(self) -> int:
         """When ``report_due`` has to be called next."""
@@ -58,25 +58,25 @@ class MemberReports:
                 self._submit("Loads", load_report.encode(member_id, loads))
         if self._times_due_ms <= now_ms:
             self._times_due_ms = now_ms + TIMES_MS
-            self._tell_times(prefetcher, member_id)
+            self._report_times(prefetcher, member_id)
         if self._figures_due_ms <= now_ms:
             self._figures_due_ms = now_ms + (FIGURES_MS if member_id else TIMES_MS)
-            self._tell_figures(member_id, prefetcher.throttled_s())
+            self._report_figures(member_id, prefetcher.throttled_s())
 
-    def _tell_figures(self, member_id: str, throttled_s: float | None) -> None:
+    def _report_figures(self, member_id: str, throttled_s: float | None) -> None:
         if member_id:
-            self._tell("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
+            self._report("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
 
-    def _tell_times(self, prefetcher: Prefetcher, member_id: str) -> None:
+    def _report_times(self, prefetcher: Prefetcher, member_id: str) -> None:
         """Report the timestamps of waiting records, if there are new ones."""
         times = prefetcher.record_times().items()
         records = frozenset(calls.FetchedRecord(*tp, *each) for tp, pair in times for each in pair)
         if member_id and records - self._reported:
             first = tuple(sorted(records)[: calls.MAX_FETCHED_RECORDS])
-            self._tell("RecordTimestamps", calls.RecordTimestamps(member_id, first))
+            self._report("RecordTimestamps", calls.RecordTimestamps(member_id, first))
         self._reported = records if member_id else frozenset()
 
-    def _tell(self, action: str, call: calls.Call) -> None:
+    def _report(self, action: str, call: calls.Call) -> None:
         self._submit(action, calls.encode(call))
 
     def _submit(self, action: str, body: bytes) -> None:

@@ -31,9 +31,9 @@ from sparkcohort.runtime.shell.agent.buffers import (
     Chunk,
     Reader,
     TaskWait,
-    dismiss,
+    concat_batches,
     evict_for_waiting,
-    joined,
+    remove_readers,
 )
 from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
 from sparkcohort.runtime.shell.agent.timed_columns import TimedColumns
@@ -108,7 +108,7 @@ class Prefetcher:
             threads=threads,
         )
         self._source = self._new_source(columns=self._columns.fetched)
-        self._untold = UnidentifiedRecords(conf)
+        self._unidentified = UnidentifiedRecords(conf)
         self._doubtful = False  # how the source stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
@@ -127,7 +127,7 @@ class Prefetcher:
             lambda: not self._closed,
             self._run_once,
             give_up or (lambda error: _log.error("%s", error)),
-            amend=self._begin_anew,
+            amend=self._restart,
             ended=lambda: self._source.close(),  # noqa: PLW0108  by then it may be another
         )
         self._thread.start()
@@ -171,7 +171,7 @@ class Prefetcher:
         """
         with self._lock:
             for wait in self._task_waits:
-                self._count(wait)
+                self._count_wait(wait)
             waits, self._waits = self._waits, {}
             partitions = waits.keys() | set(followed)
             return {
@@ -189,7 +189,7 @@ class Prefetcher:
         """See ``RecordSource``; it begins anew with another source."""
         return self._source.throttled_s()
 
-    def _count(self, wait: TaskWait) -> None:
+    def _count_wait(self, wait: TaskWait) -> None:
         now = time.monotonic()
         if now - wait.began >= SHORT_S:
             for reader in wait.readers:
@@ -207,7 +207,7 @@ class Prefetcher:
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
             raise TimeoutError(f"fetching has not ended within {CLOSE_S:g} s")
-        self._untold.close()
+        self._unidentified.close()
         self._buffers = {}
 
     # --- from the tasks -------------------------------------------------------------------------
@@ -233,15 +233,15 @@ class Prefetcher:
                 yield Served([], None, missed)
             while readers:
                 with self._lock:
-                    missed = self._await(readers, patience_s)
+                    missed = self._await_records(readers, patience_s)
                     doubted = in_doubt(readers)
-                ids_now = self._untold.ids(doubted)
+                ids_now = self._unidentified.ids(doubted)
                 with self._lock:
                     step = self._next(readers, missed + check_topic_ids(readers, doubted, ids_now))
                 yield step
         finally:
             with self._lock:
-                dismiss(readers)
+                remove_readers(readers)
                 self._requested.notify()
 
     def _begin(
@@ -255,7 +255,7 @@ class Prefetcher:
             if buffer is None:
                 missed.append((index, "not owned"))
                 continue
-            self._follow(buffer, planned_start, plan_seq, ids.get(item.topic, ""))
+            self._follow_plan(buffer, planned_start, plan_seq, ids.get(item.topic, ""))
             if item.start < buffer.base:
                 missed.append((index, "no longer buffered"))
             elif item.start < item.end:
@@ -266,7 +266,7 @@ class Prefetcher:
         self._requested.notify()
         return readers, missed
 
-    def _follow(self, buffer: Buffer, planned_start: int, plan_seq: int, topic_id: str) -> None:
+    def _follow_plan(self, buffer: Buffer, planned_start: int, plan_seq: int, topic_id: str) -> None:
         """Drop what no plan will read again."""
         if plan_seq <= buffer.plan_seq:
             return
@@ -294,11 +294,11 @@ class Prefetcher:
             reader.buffer.served = max(reader.buffer.served, reader.position)
             positions.append((reader.index, reader.position))
         missed_indexes = {index for index, _ in missed}
-        dismiss([reader for reader in readers if reader.index in missed_indexes or reader.position >= reader.end])
+        remove_readers([r for r in readers if r.index in missed_indexes or r.position >= r.end])
         readers[:] = [reader for reader in readers if reader in reader.buffer.readers]
-        return Served(positions, joined(load.batches), missed, sizes)
+        return Served(positions, concat_batches(load.batches), missed, sizes)
 
-    def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
+    def _await_records(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
         wait = TaskWait(readers)
         deadline = wait.counted_at + patience_s
@@ -319,7 +319,7 @@ class Prefetcher:
                     return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
             self._task_waits.discard(wait)
-            self._count(wait)
+            self._count_wait(wait)
             for reader in readers:
                 reader.is_waiting = False
 
@@ -331,12 +331,12 @@ class Prefetcher:
 
     # --- the thread -----------------------------------------------------------------------------
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """After a failure tasks read directly, and fetching starts again at every partition's position."""
         with self._lock:
-            self._fetch_anew()
+            self._mark_doubtful()
 
-    def _fetch_anew(self) -> None:
+    def _mark_doubtful(self) -> None:
         self._doubtful = True
         for buffer in self._buffers.values():
             buffer.live = False
@@ -367,7 +367,7 @@ class Prefetcher:
         self._assigned = (self._assigned - drop) | set(start)
         self._source.pace(pace_s)
         events = self._source.poll(max(POLL_S, pace_s))
-        self._hear_silence()
+        self._check_silence()
         if events:
             self._quiet_since = time.monotonic()
             with self._lock:
@@ -382,7 +382,7 @@ class Prefetcher:
         idle = now - self._quiet_since >= IDLE_S and self._source.tells_ids
         return 0.0 if self._task_waits else IDLE_PACE_S if idle else PACE_S
 
-    def _hear_silence(self) -> None:
+    def _check_silence(self) -> None:
         """Look, twice a second, which leaders owe an answer for too long: tasks don't wait for their records any more.
 
         And report the malformed records since the last look.
@@ -455,7 +455,7 @@ class Prefetcher:
             case PartitionError(offset=offset) if offset == buffer.moved_from >= 0 and offset != buffer.position:
                 return  # the client doesn't take back an error that was on its way
             case PartitionError() as failure if self._columns.drop_timestamps(failure):
-                self._fetch_anew()
+                self._mark_doubtful()
             case PartitionError(error=error):
                 message = printable(str(error))
                 if message != buffer.error:

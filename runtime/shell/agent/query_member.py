@@ -69,10 +69,10 @@ FIRST_CONTACT_S = 5.0
 class Host(Protocol):
     """The process that has the member."""
 
-    def ending(self, member: QueryMember, /) -> None:
-        """It has begun to end; ``ended`` follows soon, or something is wrong with it."""
+    def on_member_ending(self, member: QueryMember, /) -> None:
+        """It has begun to end; ``on_member_ended`` follows soon, or something is wrong with it."""
 
-    def ended(self, member: QueryMember, /) -> None:
+    def on_member_ended(self, member: QueryMember, /) -> None:
         """It has released all that it had."""
 
     def fail(self, reason: str, /) -> None:
@@ -191,11 +191,11 @@ class QueryMember:
         if self._commit_due_ms is not None and self._commit_due_ms <= now:
             self._commit()
         if self._waits_due_ms <= now:
-            self._tell_waits(now)
+            self._report_waits(now)
         if self._reports.due_ms() <= now:
             self._reports.report_due(self._prefetcher, self._member.member_id, now)
         if self._barred and self._try_due_ms <= now:
-            self._try(now)
+            self._try_leaders(now)
 
     def _drive(self, event: machine.MemberEvent) -> None:
         self._member, actions = machine.step(self._member, event, now_ms())
@@ -214,7 +214,7 @@ class QueryMember:
                     self._revoke(partitions)
                 case machine.PartitionsLost(partitions):
                     log.warning("lost %s", _names(partitions))
-                    self._give_up(partitions)
+                    self._drop_partitions(partitions)
                     if self._listening:
                         self._listening.call_lost(partitions)
                 case machine.ComputeAssignment(generation=generation):
@@ -224,7 +224,7 @@ class QueryMember:
                     self._end(f"the group refused this member for good: {error.name} {message}", leave=False)
 
     def _revoke(self, partitions: Collection[TopicPartition]) -> None:
-        self._give_up(partitions)
+        self._drop_partitions(partitions)
         self._revocation += 1
         done = partial(self._inbox.put, partial(self._on_revoked, self._revocation))
         if self._listening:
@@ -236,7 +236,7 @@ class QueryMember:
         if revocation == self._revocation:  # a revocation that the loss of all partitions overtook may end late
             self._drive(machine.RevocationDone())
 
-    def _tell_waits(self, now_ms: int) -> None:
+    def _report_waits(self, now_ms: int) -> None:
         """Report the waits of tasks, if there are any, and the progress of late partitions; the answer names those."""
         self._waits_due_ms = now_ms + WAITS_MS
         waits, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
@@ -244,9 +244,9 @@ class QueryMember:
             return
         fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(waits.items()))
         unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
-        self._calls.submit(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
+        self._calls.submit(partial(self._report_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
 
-    def _tell_fetched(self, report: calls.Fetched) -> None:
+    def _report_fetched(self, report: calls.Fetched) -> None:
         """Report the positions of fetching; the answer names late partitions and leaders to be tried."""
         with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
             reply = calls.decode(self._link.call("Fetched", calls.encode(report), FETCHED_S), calls.FetchedReply)
@@ -256,18 +256,18 @@ class QueryMember:
     def _follow(self, late: Sequence[TopicPartition], barred: Mapping[TopicPartition, int]) -> None:
         self._followed, self._barred = frozenset(late), barred
 
-    def _try(self, now_ms: int) -> None:
+    def _try_leaders(self, now_ms: int) -> None:
         """Try the leaders that didn't answer, and report those that do now."""
         self._try_due_ms = now_ms + TRY_MS
         barred = dict(self._barred)
 
         def attempt() -> None:
             reached_partitions = probe_leaders(self._config.kafka, barred, TRY_MS / 2000)
-            self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(reached_partitions))))
+            self._report_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(reached_partitions))))
 
         self._calls.submit(attempt)
 
-    def _give_up(self, partitions: Any) -> None:
+    def _drop_partitions(self, partitions: Any) -> None:
         self._unpositioned -= set(partitions)
         self._prefetcher.revoke(partitions)
 
@@ -386,13 +386,13 @@ class QueryMember:
         """The name of its socket."""
         return self._config.address
 
-    def is_before(self, newer: AgentConfig) -> bool:
+    def is_of_earlier_run(self, newer: AgentConfig) -> bool:
         """Whether the other, whose run is there, is for a newer run of its query: its own has ended, or doesn't answer."""
         own = self._config
         is_same = (own.group_id, own.group_instance_id) == (newer.group_id, newer.group_instance_id)
         return is_same and (self._between_runs or self._unreachable_since is not None)
 
-    def give_way(self) -> None:
+    def end_for_newer_run(self) -> None:
         """End without leaving the group: a member for a newer run of the same query is here."""
         self._end("a member for a newer run of its group has come", leave=False)
 
@@ -407,7 +407,7 @@ class QueryMember:
                 return
             self._has_ended = True
         log.info("ending: %s", reason)
-        self._host.ending(self)
+        self._host.on_member_ending(self)
         try:
             ending = in_context(self._close, reason, leave, partitions_lost)
             threading.Thread(target=ending, name="cohort-ending", daemon=True).start()
@@ -423,7 +423,7 @@ class QueryMember:
             if self._listening:  # its last call is the revocation that the member asks for
                 self._listening.close(self._member.owned, LISTENER_END_S, are_lost=partitions_lost)
             if leave:
-                self._say_goodbye(reason)
+                self._leave_group(reason)
             self._server.close()
             self._events.close()
             self._pause.set()
@@ -436,9 +436,9 @@ class QueryMember:
             log.exception("this member can't be ended")
             self._host.fail(f"a member can't be ended: {error}")
         else:
-            self._host.ended(self)
+            self._host.on_member_ended(self)
 
-    def _say_goodbye(self, reason: str) -> None:
+    def _leave_group(self, reason: str) -> None:
         """Send the machine's last requests from here: no other thread of it runs any more."""
         member, actions = machine.step(self._member, machine.Stop(reason), now_ms())
         actions += machine.step(member, machine.RevocationDone(), now_ms())[1]

@@ -112,7 +112,8 @@ class TaskClient:
                     connection.sendall(DELIVERED)
                     finished = True
                     return
-                step = self._lent(connection, body) if kind == FRAME_SHARED_STEP else self._framed(connection, body)
+                read_step = self._read_shared if kind == FRAME_SHARED_STEP else self._read_framed
+                step = read_step(connection, body)
                 _check(step, request.ranges)
                 rows = step.batch is not None
                 yield step
@@ -142,7 +143,7 @@ class TaskClient:
         self._following = False
 
     @staticmethod
-    def _framed(connection: socket.socket, body: bytearray) -> Served:
+    def _read_framed(connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows in the next: it counts when they have come, too."""
         step, batch = calls.decode(bytes(body), calls.Step), None
         if step.rows:
@@ -150,7 +151,7 @@ class TaskClient:
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
         return Served(step.positions, batch, step.missed, step.sizes)
 
-    def _lent(self, connection: socket.socket, body: bytearray) -> Served:
+    def _read_shared(self, connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows where they lie."""
         number, size, nbytes, new = BUFFER.unpack_from(body)
         step = calls.decode(bytes(body[BUFFER.size :]), calls.Step)

@@ -93,7 +93,7 @@ class TaskServer:
         self._on_served = on_served
         self._call_coordinator = call_coordinator
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._acceptor = Acceptor(self._listener, is_ours, self._converse, fail)
+        self._acceptor = Acceptor(self._listener, is_ours, self._serve_connection, fail)
         self._connections: set[socket.socket] = set()
         self._closed = False
         self._refused, self._warned_at = 0, float("-inf")
@@ -120,7 +120,7 @@ class TaskServer:
                     connection.shutdown(socket.SHUT_RDWR)
         self._pool.close()
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         """Answer one connection's requests until it ends."""
         with self._lock:
             self._connections.add(connection)
@@ -209,7 +209,7 @@ class _FrameSender:
             _send(self._connection, FRAME_STEP, head)
             return
         if self._unanswered == MOST_STEPS_AHEAD:
-            self._hear()
+            self._read_answer()
         self._unanswered += 1
         lent = self._producer.lend(batch)
         if lent is not None:
@@ -224,9 +224,9 @@ class _FrameSender:
     def finish(self) -> None:
         """Read the client's answers to the steps that were sent."""
         while self._unanswered:
-            self._hear()
+            self._read_answer()
 
-    def _hear(self) -> None:
+    def _read_answer(self) -> None:
         (count,) = receive_exactly(self._connection, 1)
         self._unanswered -= 1
         try:

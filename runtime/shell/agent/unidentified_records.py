@@ -1,7 +1,7 @@
 """The topic of records that come without its id: librdkafka's, of a topic that may have been recreated.
 
 No two topics have the same id.  The driver has seen the plan's id before anything was fetched for that plan (see
-``Prefetcher._follow``), so records are of that topic if it still has this id after they have come.
+``Prefetcher._follow_plan``), so records are of that topic if it still has this id after they have come.
 """
 
 from __future__ import annotations

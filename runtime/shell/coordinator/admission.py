@@ -108,7 +108,7 @@ def _check_leave(request: p.LeaveGroup, group: Group) -> None:
 def _check_commit(request: p.OffsetCommit) -> None:
     for position in request.offsets:
         if position.offset < 0 or position.partition < 0:
-            place = f"{validation.plain(position.topic)}-{position.partition}"
+            place = f"{validation.log_text(position.topic)}-{position.partition}"
             raise validation.Refusal(ErrorCode.INVALID_REQUEST, f"offset {position.offset} of {place} is not valid")
 
 
@@ -116,8 +116,8 @@ def _member_words(request: p.Request) -> str:
     """The member by the name that it gives, printable for a log."""
     if isinstance(request, p.JoinGroup):
         name = request.group_instance_id or request.client_id or request.member_id
-        return f"{validation.plain(name) or 'a member'} on {validation.plain(request.client_host) or '?'}"
-    return validation.plain(getattr(request, "member_id", "")) or "a member"
+        return f"{validation.log_text(name) or 'a member'} on {validation.log_text(request.client_host) or '?'}"
+    return validation.log_text(getattr(request, "member_id", "")) or "a member"
 
 
 def refused(request: p.Request, refusal: validation.Refusal) -> p.Reply:

@@ -111,7 +111,7 @@ class AssignorRunner:
         try:
             call.round = make_round()
         except Exception as error:  # noqa: BLE001  the group waits for an assignment after any error
-            self._fail(call, f"assignor {call.name} could not be asked: {assignment.words(error)}", error)
+            self._fail(call, f"assignor {call.name} could not be asked: {assignment.describe_error(error)}", error)
             return
         if not own:
             self._end(call, self._computed(call))
@@ -244,7 +244,7 @@ class AssignorRunner:
         self.failures[call.name] += 1
         self.trouble = AssignorFailure(call.name, reason, self._now())
         self._log_failure(f"{reason}; each member keeps its partitions", error)
-        self._done(assignment.keep(call.request.members, call.owned), call.request.generation, reason)
+        self._done(assignment.keep_owned(call.request.members, call.owned), call.request.generation, reason)
 
     def _log_failure(self, reason: str, error: BaseException | None) -> None:
         """Log a failure, once until the assignor works again."""

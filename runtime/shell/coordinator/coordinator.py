@@ -146,7 +146,7 @@ class Coordinator:
         self._partition_counts = dict(self._topics())
         if self._resumes:
             for name, member in self.group.members.items():  # from the metadata of their JoinGroups
-                self._store_info(validation.join_of(member), name)
+                self._store_info(validation.last_join(member), name)
             resume = Resume(first := self.settings.first_generation, f"{self.settings.run_id}-{first}")
             with self._owning:  # before any request: parked ones in the journal were the former run's
                 self._run_job(lambda: self._step(resume))
@@ -376,7 +376,7 @@ class Coordinator:
                     "group %s: refused %s of %s: %s%s",
                     self.settings.group_id,
                     request,
-                    validation.plain(member_id),
+                    validation.log_text(member_id),
                     error.name,
                     f" (before that: {lately})" if lately else "",
                 )

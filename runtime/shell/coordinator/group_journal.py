@@ -83,7 +83,7 @@ class JournalInUse(UnusableJournal):
 
 def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
     """The journal's path for this group in the application of this JVM.  Raises CohortError where there is no home."""
-    key = "\0".join((*map(str, current_place()), jvm.process(), group_id, instance_id))
+    key = "\0".join((*map(str, current_place()), jvm.process_name(), group_id, instance_id))
     return home() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{_SUFFIX}"
 
 

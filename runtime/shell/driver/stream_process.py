@@ -48,7 +48,7 @@ class InstanceLock:
         if jvm is None:
             return
         digest = hashlib.sha256(f"{self._group_id}\0{self._instance_id}".encode()).hexdigest()[:16]
-        address = f"\0cohort-reader-{jvm.process()}-{digest}"
+        address = f"\0cohort-reader-{jvm.process_name()}-{digest}"
         deadline = time.monotonic() + TAKE_LOCK_S
         attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         while True:

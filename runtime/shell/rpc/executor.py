@@ -43,9 +43,9 @@ class Executor:
 
     def address(self, run_id: str) -> str:
         """The name of a member's abstract socket: one per coordinator run and JVM, also where pids are reused."""
-        return f"cohort-{run_id}-{self.process()}"
+        return f"cohort-{run_id}-{self.process_name()}"
 
-    def agent(self) -> str:
+    def agent_name(self) -> str:
         """The name of its agent: one for all runs of queries in this installation of ours, by this Python.
 
         It can't be guessed: a process that may not look into the JVM can't take the name first.
@@ -54,7 +54,7 @@ class Executor:
         with contextlib.suppress(OSError):  # a JVM that can't be looked into: the name can be guessed then
             secret = (_PROC / str(self.pid) / "auxv").read_bytes()
         installation = "\0".join((sys.executable, __file__, str(os.getuid()))).encode()
-        return f"cohort-{hashlib.sha256(installation + secret).hexdigest()[:24]}-{self.process()}"
+        return f"cohort-{hashlib.sha256(installation + secret).hexdigest()[:24]}-{self.process_name()}"
 
     def instance_id(self) -> str:
         """Its agent's ``group.instance.id`` (KIP-345): the same for every agent that is started on this executor.
@@ -62,10 +62,10 @@ class Executor:
         Spark's ids are unique within an application; the digest of host and process keeps executors apart whose ids
         can't be found, lest they fence each other for ever.
         """
-        digest = hashlib.sha256(f"{self.host} {self.process()}".encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{self.host} {self.process_name()}".encode()).hexdigest()[:8]
         return f"executor-{self.executor_id}-{digest}"
 
-    def process(self) -> str:
+    def process_name(self) -> str:
         """A name that no other process of this host has: containers on one network all have a process 1."""
         namespace = (_PROC / "self/ns/pid").stat().st_ino
         return f"{self.pid}-{self.started}-{namespace}"
@@ -84,12 +84,12 @@ def find_executor(pid: int | None = None) -> Executor:
         while current > 0:  # the parent of process 1, and of one that came from another namespace, is 0
             fields, arguments = _stat(current), _arguments(current)
             if "java" in (Path(arguments[0]).name, _program(current)):
-                return _described(current, int(fields[21]), arguments)
+                return _parse_executor(current, int(fields[21]), arguments)
             ancestors.append(current)
             current = int(fields[3])
         for ancestor in ancestors[1:]:  # a program with a JVM inside, however it is called
             if _maps_a_jvm(ancestor):
-                return _described(ancestor, int(_stat(ancestor)[21]), _arguments(ancestor))
+                return _parse_executor(ancestor, int(_stat(ancestor)[21]), _arguments(ancestor))
     except OSError as error:
         raise NoExecutor(f"{error.filename or f'/proc/{current}'} can't be read ({error.strerror})") from None
     names = ", ".join(_program(each) or "?" for each in ancestors)
@@ -123,7 +123,7 @@ def _stat(pid: int) -> list[str]:
     return [head.partition(" ")[0], head, *tail.split()]
 
 
-def _described(pid: int, started: int, arguments: list[str]) -> Executor:
+def _parse_executor(pid: int, started: int, arguments: list[str]) -> Executor:
     def argument(flag: str, default: str) -> str:
         return arguments[arguments.index(flag) + 1] if flag in arguments[:-1] else default
 

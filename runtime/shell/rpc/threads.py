@@ -170,7 +170,7 @@ class Supervised:
             self._work()
         except BaseException as error:  # noqa: BLE001  any error: a thread that ended would go unnoticed
             self._busy = False
-            self._failed(error)
+            self._record_failure(error)
             self._pause.wait(max(self._next_try - time.monotonic(), 0.0))
             if self._amend is not None:
                 self._amend()
@@ -179,7 +179,7 @@ class Supervised:
             self.mark_success()
         return True
 
-    def _failed(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         now = time.monotonic()
         first, self._failures = not self._failures, self._failures + 1
         self._failing_since = now if first else self._failing_since

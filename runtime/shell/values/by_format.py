@@ -39,7 +39,7 @@ def new_decoder(decoding: Decoding, target: ColumnType, part: str) -> Decoder:
     values = _avro(decoding, target, ids) if decoding.format is Format.AVRO else _protobuf(decoding, target)
 
     def read(records: pa.Array, headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:
-        framed, faults = (records, {}) if headers is None else ids.framed(records, headers)
+        framed, faults = (records, {}) if headers is None else ids.add_frames(records, headers)
         rows, bad = values.decode(framed)
         return rows, [Malformed(each.row, each.reason.name.lower(), faults.get(each.row, each.message)) for each in bad]
 
@@ -69,7 +69,7 @@ def _avro(decoding: Decoding, target: ColumnType, ids: HeaderIds) -> AvroValues:
 
         settings = read_settings(dict(decoding.registry))
         writers = shared_writer_schemas(settings).get if settings else None
-    return AvroValues(decoding.reader_schema(), target, writers=writers, registered=ids.registered)
+    return AvroValues(decoding.reader_schema(), target, writers=writers, registered=ids.registry_key)
 
 
 def _protobuf(decoding: Decoding, target: ColumnType) -> ProtobufValues:

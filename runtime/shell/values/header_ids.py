@@ -33,12 +33,12 @@ class HeaderIds:
         self._numbers: dict[UUID, int] = {}  # a GUID's number in frames; it never changes
         self._guids: list[UUID] = []  # by number, from FIRST_GUID_NUMBER
 
-    def registered(self, number: int) -> int | str:
+    def registry_key(self, number: int) -> int | str:
         """The registry's key for the number in a frame: an id, or a GUID."""
         place = number - FIRST_GUID_NUMBER
         return str(self._guids[place]) if 0 <= place < len(self._guids) else number
 
-    def framed(self, values: pa.Array, headers: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    def add_frames(self, values: pa.Array, headers: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """The records with a frame where a header has their id; and by row, what is wrong with an id.
 
         ``headers``: lists of key and value.  A record whose id is wrong becomes empty, lest its first bytes be read as an id.
@@ -54,8 +54,8 @@ class HeaderIds:
         kinds = np.where(last < 0, _negative(values), np.append(ids.indices.to_numpy() + 2, 0)[last])
         faulty = np.array([bool(fault) for fault in faults])[kinds] & values.is_valid().to_numpy(zero_copy_only=False)
         prefixes = pa.array(frames, pa.binary()).take(pa.array(kinds))
-        framed = pc.if_else(pa.array(faulty), b"", pc.binary_join_element_wise(prefixes, values, b""))
-        return framed, {int(row): faults[kinds[row]] for row in np.flatnonzero(faulty)}
+        add_frames = pc.if_else(pa.array(faulty), b"", pc.binary_join_element_wise(prefixes, values, b""))
+        return add_frames, {int(row): faults[kinds[row]] for row in np.flatnonzero(faulty)}
 
     def _last_headers(self, headers: pa.Array) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pa.DictionaryArray]:
         """By row, the place of its header among those of the name, -1 without one; and what those headers hold."""

@@ -199,7 +199,7 @@ class _Parser:
         for entry in node["fields"]:
             if not isinstance(entry, dict) or "type" not in entry:
                 raise AvroSchemaError(path, f"a field of {record.name!r} is no object with 'name' and 'type'")
-            name = _checked(entry.get("name"), path)
+            name = _check_name(entry.get("name"), path)
             field_path = subpath(path, name)
             if name in fields:
                 raise AvroSchemaError(field_path, "the field is there twice")
@@ -211,7 +211,7 @@ class _Parser:
 
     def _enum(self, node: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
         enum = self._define("enum", node, namespace, path)
-        symbols = tuple(_checked(each, path) for each in _texts(node, "symbols", path))
+        symbols = tuple(_check_name(each, path) for each in _texts(node, "symbols", path))
         if not symbols or len(set(symbols)) < len(symbols):
             raise AvroSchemaError(path, f"enum {enum.name!r} has no symbols, or one twice")
         enum.symbols, enum.default = symbols, node.get("default")
@@ -245,11 +245,11 @@ def _full_name(name: Any, namespace: Any, path: str) -> str:
         raise AvroSchemaError(path, "a record, enum or fixed without a name, or with one that is no text")
     full = name if "." in name or not namespace else f"{namespace}.{name}"
     for part in full.removeprefix(".").split("."):
-        _checked(part, path)
+        _check_name(part, path)
     return full.removeprefix(".")
 
 
-def _checked(name: Any, path: str) -> str:
+def _check_name(name: Any, path: str) -> str:
     """A name as Avro's Java library takes it: letters, digits and underscores, no digit first."""
     if isinstance(name, str) and name.replace("_", "a").isalnum() and not name[0].isdigit():
         return name

@@ -45,10 +45,10 @@ def text(field: FieldDescriptor) -> bytes:
     b'a\x00\xff\n'
     """
     default = (field.default or "").encode()
-    return _ESCAPE.sub(_unescaped, default) if field.kind is FieldType.BYTES else default
+    return _ESCAPE.sub(_unescape, default) if field.kind is FieldType.BYTES else default
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
+def _unescape(match: re.Match[bytes]) -> bytes:
     hexadecimal, octal, letter = match.groups()
     if letter is not None:
         return _LETTERS.get(letter, letter)

@@ -231,7 +231,7 @@ class _SetParser:
     def _message(self, read: Read, scope: str, outer: Features, file: _FileScope, index: tuple[int, ...]) -> None:
         options = list(_messages(read, 7))
         features = _features(outer, options, 12)
-        name = _joined(scope, _text(read, 1))
+        name = _join_names(scope, _text(read, 1))
         message = MessageDescriptor(name, any(_number(each, 7) for each in options), index)
         if not _text(read, 1) or name in self.messages:
             raise DescriptorError(f"a message {name!r} without a name, or one that is there twice")
@@ -277,7 +277,7 @@ class _SetParser:
         return field
 
     def _enum(self, read: Read, scope: str, outer: Features) -> None:
-        name = _joined(scope, _text(read, 1))
+        name = _join_names(scope, _text(read, 1))
         features = _features(outer, _messages(read, 3), 7)
         values: dict[int, str] = {}
         for value in _messages(read, 2):
@@ -289,7 +289,7 @@ class _SetParser:
     def _resolve(self, field: FieldDescriptor, inside: MessageDescriptor, file: _FileScope) -> None:
         if field.kind not in (FieldType.MESSAGE, FieldType.GROUP, FieldType.ENUM):
             return
-        names = _possible(field.type_name, inside.name)
+        names = _candidate_names(field.type_name, inside.name)
         if field.kind is FieldType.ENUM:
             field.enum = next((self.enums[each] for each in names if each in self.enums), None)
             # As Java's library: what a proto2 file says about an enum of another file counts, too.
@@ -306,16 +306,16 @@ class _SetParser:
             )
 
 
-def _joined(scope: str, name: str) -> str:
+def _join_names(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def _possible(name: str, scope: str) -> list[str]:
+def _candidate_names(name: str, scope: str) -> list[str]:
     """The full names that a name may stand for; with a dot in front it is one."""
     if name.startswith("."):
         return [name[1:]]
     parts = scope.split(".")
-    return [_joined(".".join(parts[:most]), name) for most in range(len(parts), -1, -1)]
+    return [_join_names(".".join(parts[:most]), name) for most in range(len(parts), -1, -1)]
 
 
 def _signed(number: int) -> int:

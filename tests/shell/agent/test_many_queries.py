@@ -48,7 +48,7 @@ class Runs:
 
     def start(self, world: World, after: psutil.Process | None = None) -> psutil.Process:
         """As a task of this query does; its member owns what it is to own."""
-        process = world.start_on(self.executor, after, agent=self.executor.agent())
+        process = world.start_on(self.executor, after, agent=self.executor.agent_name())
         wait_until(world.settled(), 20, "its member to own the partitions")
         return process
 
@@ -97,10 +97,10 @@ def test_queries_have_their_members_in_one_process(runs: Runs) -> None:
 def test_an_executor_that_is_here_has_one_agent(runs: Runs) -> None:
     """Its name does not change: a process that is being executed still has nothing to make it of."""
     world = runs.worlds[0]
-    names = {executor: executor.agent() for executor in (world.executor(str(number)) for number in range(60))}
+    names = {executor: executor.agent_name() for executor in (world.executor(str(number)) for number in range(60))}
     for executor in names:
         wait_until(lambda executor=executor: psutil.Process(executor.pid).status() == "sleeping", 60, "it to run")  # type: ignore[misc]
-    assert {executor: executor.agent() for executor in names} == names
+    assert {executor: executor.agent_name() for executor in names} == names
 
 
 def test_each_query_has_its_own_columns(runs: Runs) -> None:
@@ -128,7 +128,7 @@ def test_queries_that_start_at_the_same_time_start_one_process(runs: Runs) -> No
     """Whoever comes second leaves its request with a process that isn't up yet, and waits for nothing."""
     runs.more(3)
     for world in runs.worlds:
-        assert start_agent(runs.executor.agent(), to_json(world.config(runs.executor)))
+        assert start_agent(runs.executor.agent_name(), to_json(world.config(runs.executor)))
     found = [
         wait_until(lambda world=world: world.member(runs.executor), 20, "the members")  # type: ignore[misc]
         for world in runs.worlds
@@ -256,7 +256,7 @@ def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
     old.session_timeout_ms = 600_000
     process = runs.start(old)
     name, of_group = (
-        runs.executor.agent(),
+        runs.executor.agent_name(),
         replace(new.config(runs.executor), group_id=old.config(runs.executor).group_id),
     )
     old.coordinator.stop(for_good=False)
@@ -282,7 +282,7 @@ def test_nobody_gives_way_to_an_older_run(runs: Runs) -> None:
     runs.start(new)
     new.server.stop(2)
     hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "it has no answer")
-    start_agent(runs.executor.agent(), to_json(before))
+    start_agent(runs.executor.agent_name(), to_json(before))
     wait_until(lambda: sockets(runs.executor), 20, "the older run's to be there")
     wait_until(lambda: not sockets(runs.executor), 20, "its end")
     hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "the newer run's")
@@ -292,7 +292,7 @@ def test_what_is_no_request_is_a_line_and_no_more(runs: Runs) -> None:
     """Whatever comes from outside: no member is made of it, and those that are there go on."""
     runs.more(1)
     process = runs.start(runs.worlds[0])
-    name, config = runs.executor.agent(), runs.worlds[1].config(runs.executor)
+    name, config = runs.executor.agent_name(), runs.worlds[1].config(runs.executor)
     other = replace(config, executor=replace(runs.executor, pid=1))
     listening = replace(config, listener="os.path")
     for body in (b"", b"[]", b"{" * 100_000, b'{"address": 1}', b"\xff" * 100):
@@ -335,10 +335,10 @@ class Told:
         self.over: list[QueryMember] = []
         self.failed: list[str] = []
 
-    def ending(self, _member: QueryMember) -> None:
+    def on_member_ending(self, _member: QueryMember) -> None:
         """It is waited for."""
 
-    def ended(self, member: QueryMember) -> None:
+    def on_member_ended(self, member: QueryMember) -> None:
         """Nothing is left of it."""
         self.over.append(member)
 

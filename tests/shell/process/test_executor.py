@@ -169,7 +169,7 @@ def test_an_agent_that_always_ends_is_started_ever_more_rarely(monkeypatch: pyte
 def test_an_executor_has_one_agent_for_all_runs() -> None:
     """Its name is the same for every task there, and another for another executor; a member's is its run's."""
     here = Executor(os.getpid(), 2, "3", "host", 4)
-    assert here.agent() == Executor(os.getpid(), 2, "3", "host", 4).agent()
-    assert here.agent() != Executor(os.getpid(), 3, "3", "host", 4).agent()
-    assert here.agent() != Executor(os.getppid(), 2, "3", "host", 4).agent()
-    assert len({here.agent(), here.address("r"), here.address("s")}) == 3
+    assert here.agent_name() == Executor(os.getpid(), 2, "3", "host", 4).agent_name()
+    assert here.agent_name() != Executor(os.getpid(), 3, "3", "host", 4).agent_name()
+    assert here.agent_name() != Executor(os.getppid(), 2, "3", "host", 4).agent_name()
+    assert len({here.agent_name(), here.address("r"), here.address("s")}) == 3

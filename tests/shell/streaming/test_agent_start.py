@@ -58,7 +58,7 @@ def test_an_agent_comes_behind_the_rows(world: World, started: list[str]) -> Non
         assert world.plans.audit.ranges_delivered == 0
     assert rows == 10
     assert world.plans.audit.ranges_delivered == 1
-    assert started == [HERE.agent()]
+    assert started == [HERE.agent_name()]
 
 
 def test_none_comes_where_the_query_ends(world: World, started: list[str]) -> None:
@@ -73,7 +73,7 @@ def test_an_empty_slot_starts_one(world: World, started: list[str]) -> None:
     """That is what such slots are for: an executor with idle cores comes into the group."""
     world.plans.register("idle", [Slot(None)])
     assert list(reader_of(world).read(slot_of(world, "idle"))) == []
-    assert started == [HERE.agent()]
+    assert started == [HERE.agent_name()]
 
 
 def test_a_task_that_does_not_come_to_its_end_starts_one_as_rarely(world: World, started: list[str]) -> None:

@@ -67,7 +67,7 @@ def test_the_header_is_read_first(batches: list[list[tuple[bytes | None, Headers
     names = HeaderIds("value", indexed=indexed)
     for records in batches:
         values, headers = arrays(records)
-        framed, faults = names.framed(values, headers)
+        framed, faults = names.add_frames(values, headers)
         framed.validate(full=True)
         for row, ((value, pairs), made) in enumerate(zip(records, framed.to_pylist(), strict=True)):
             if value is None:
@@ -76,9 +76,9 @@ def test_the_header_is_read_first(batches: list[list[tuple[bytes | None, Headers
             wanted = expected(value, pairs, indexed=indexed)
             if wanted is None:
                 number = int.from_bytes(made[1:5], "big") if made[:1] == b"\0" and len(made) > 4 else None
-                assert number is None or names.registered(number) == number > MOST_ID
+                assert number is None or names.registry_key(number) == number > MOST_ID
             else:
-                assert (names.registered(int.from_bytes(made[1:5], "big")), made[5:]) == wanted
+                assert (names.registry_key(int.from_bytes(made[1:5], "big")), made[5:]) == wanted
                 assert made[:1] == b"\0" and row not in faults
 
 
@@ -87,6 +87,6 @@ def test_guids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(header_ids, "MOST_GUIDS", 2)
     names = HeaderIds("key")
     records: list[tuple[bytes | None, Headers]] = [(b"x", [(OTHER, b"\1" + guid.bytes)]) for guid in [*GUIDS, GUIDS[0]]]
-    framed, faults = names.framed(*arrays(records))
+    framed, faults = names.add_frames(*arrays(records))
     assert faults.keys() == {2, 3}
     assert [made[:2] for made in framed.to_pylist()] == [b"\0\x80", b"\0\x80", b"", b"", b"\0\x80"]

@@ -162,5 +162,5 @@ def test_whatever_it_says_of_itself_is_within_bounds(said: object) -> None:
     """Any JSON, any bytes."""
     found, complaints = info(said)
     assert 1 <= found.cores <= validation.MOST_CORES
-    assert all(validation.plain(text) == text for text in (found.executor_id, found.host, found.address))
+    assert all(validation.log_text(text) == text for text in (found.executor_id, found.host, found.address))
     assert all(len(words) < 200 for words in complaints.values())

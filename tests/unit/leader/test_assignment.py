@@ -178,7 +178,7 @@ def test_an_unknown_protocol_is_named() -> None:
 def test_keeping_moves_nothing(members: groups.Members) -> None:
     """When no plan can be had, everybody keeps what it validly claims and nobody gets anything new."""
     result = decoded(
-        assignment.keep([*map(joined, members, members.values()), assignment.JoinedMember("zz", None, b"\0")])
+        assignment.keep_owned([*map(joined, members, members.values()), assignment.JoinedMember("zz", None, b"\0")])
     )
     assert result.pop("zz") == ()
     owner = resolve_ownership(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
@@ -189,7 +189,7 @@ def test_what_the_coordinator_knows_to_be_owned_is_kept_too() -> None:
     """A static member that hasn't rejoined doesn't claim what it was given since, and keeps it all the same."""
     said = MemberSubscription(("t",), owned=(("t", 0),), generation=3, instance_id="i")
     since = {"a": {TopicPartition("t", 0): 3, TopicPartition("t", 5): 4}}
-    assert decoded(assignment.keep([joined("a", said)], since)) == {"a": (("t", 0), ("t", 5))}
+    assert decoded(assignment.keep_owned([joined("a", said)], since)) == {"a": (("t", 0), ("t", 5))}
 
 
 def test_nothing_for_a_stranger_is_nothing() -> None:
@@ -203,7 +203,7 @@ def test_a_claim_of_any_number_costs_no_memory_to_keep() -> None:
     """Nobody counts up to the highest number that a member may write; a negative one is none."""
     mine, yours = (("t", 0), ("t", 2**31 - 1)), (("t", -5), ("t", 1), ("t", 3))
     both = [joined("a", MemberSubscription(("t",), mine, 1)), joined("b", MemberSubscription(("t",), yours, 1))]
-    assert decoded(assignment.keep(both)) == {"a": mine, "b": (("t", 1), ("t", 3))}
+    assert decoded(assignment.keep_owned(both)) == {"a": mine, "b": (("t", 1), ("t", 3))}
 
 
 def test_an_own_assignor_is_found_among_those_given() -> None:
@@ -258,7 +258,7 @@ def test_topics_read_in_part_are_shared_in_part() -> None:
 def test_what_no_longer_exists_withholds_nothing_else() -> None:
     """Partitions of somebody who is waited for may be gone with their topic: all others are given out."""
     members = {"a": MemberSubscription(("t",))}
-    stays = decoded(assignment.stay(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
+    stays = decoded(assignment.assign_free(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
     assert stays == {"a": (("t", 0), ("t", 2))}
 
 
@@ -324,5 +324,5 @@ def test_what_is_free_does_not_go_to_who_is_barred_while_somebody_is_waited_for(
         "b": MemberSubscription(("t",), (("t", 1), ("t", 2)), 1),
     }
     said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
-    given = decoded(assignment.stay(said, {"t": 4}, barred={"a": barred_from(0, 3)}))
+    given = decoded(assignment.assign_free(said, {"t": 4}, barred={"a": barred_from(0, 3)}))
     assert {member: [tp.partition for tp in mine] for member, mine in given.items()} == {"a": [0], "b": [1, 2, 3]}
