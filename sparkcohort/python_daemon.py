@@ -1,7 +1,8 @@
 """PySpark's daemon, with PySpark from the environment: for ``spark.python.daemon.module``.
 
 Spark puts its own ``pyspark.zip`` first on the path of every Python that it starts.  Nothing in there is compiled, so each
-daemon compiles PySpark anew, and the start of an application's first query waits for four of them, one after the other.  Where the environment has the same PySpark installed, this takes that one; all else is ``pyspark.daemon``, as ever.
+daemon compiles PySpark again, and the start of an application's first query waits for four of them, one after the other.
+Where the environment has the same PySpark installed, this takes that one; all else is ``pyspark.daemon``.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def assign_pending(context: StepContext, partitions: Iterable[TopicPartition]) -
 def inherit(context: StepContext, member_id: str, old_partitions: Iterable[TopicPartition]) -> None:
     """A static member that took its slot back in Stable owns its stored assignment, as of the current generation.
 
-    What another member has yet to give up is pending anew: the new process knows no generation but the current one.
+    What another member has yet to give up is pending again: the new process knows no generation but the current one.
     """
     group = context.group
     owner_by_partition = owners(group)

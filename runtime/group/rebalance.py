@@ -75,7 +75,7 @@ def _conclude(context: StepContext) -> None:
     if not context.group.members:
         on_internal_event(context, Input.NONE_LEFT)
     elif not context.group.joins:
-        on_internal_event(context, Input.NOBODY_REJOINED)
+        on_internal_event(context, Input.NONE_REJOINED)
     else:
         on_internal_event(context, Input.ALL_JOINED)
 

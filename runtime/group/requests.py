@@ -83,7 +83,7 @@ def answer_sync(context: StepContext, correlation: int, request: p.SyncGroup) ->
 
 
 def answer_late_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
-    """A follower that the next join phase has overtaken gets its assignment, and is told once more that it has to rejoin."""
+    """A follower that the next join phase has overtaken gets its assignment, and one more push to rejoin."""
     answer_sync(context, correlation, request)
     reason = str(context.group.rebalance.reason) if context.group.rebalance else ""
     context.actions.append(p.PushRejoin(request.member_id, reason, context.group.generation))

@@ -100,7 +100,7 @@ class Group(Struct, frozen=True):
     joins: Mapping[str, int] = EMPTY  # of members: the correlation of each parked JoinGroup
     syncs: Mapping[str, int] = EMPTY  # likewise SyncGroup; only while Completing
     unsynced: frozenset[str] = frozenset()  # members that owe this generation a sync; empty without a deadline
-    sync_deadline_ms: int | None = None  # None exactly if nobody owes a sync
+    sync_deadline_ms: int | None = None  # None exactly if no member owes a sync
     # Of each member that isn't parked; a newcomer has both:
     sessions: Mapping[str, int] = EMPTY
     sessions_due_ms: int | None = None  # no session ends before; None while there is none to look at
@@ -114,5 +114,5 @@ class Group(Struct, frozen=True):
     previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = EMPTY
     # Outlives members, and the group's end:
     committed: Mapping[TopicPartition, Position] = EMPTY
-    former_members: tuple[tuple[str, str], ...] = ()  # (id, what became of it) of the last few: told to a zombie
+    former_members: tuple[tuple[str, str], ...] = ()  # (id, what became of it) of the last few, for a zombie's error
     serial: int = 0  # never falls: no two members have the same id

@@ -20,11 +20,11 @@ MOST_NAMED = 6  # partitions named in a line; the rest are counted
 
 
 Routes: TypeAlias = Mapping[tuple[str, str], Sequence[TopicPartition]]
-"""Partitions by (who had them last, who has them now); the former is empty where nobody ever had."""
+"""Partitions by (who had them last, who has them now); the former is empty where no member ever had them."""
 
 
 def routes(done: Rebalanced, last: Mapping[TopicPartition, str]) -> Routes:
-    """The partitions that a rebalance gave to somebody; ``last`` is who had each before, also where nobody has it now.
+    """The partitions that a rebalance gave to a member; ``last`` has the last owner of each, also of those without one now.
 
     A partition *moves* when it is given to another member than the one that had it last.  A cooperative rebalance revokes it in
     one round and assigns it in the next (KIP-429), and what a departed member had waits for a replacement (KIP-415): it
@@ -41,7 +41,7 @@ def routes(done: Rebalanced, last: Mapping[TopicPartition, str]) -> Routes:
 
 
 def moved_partitions(moves: Routes) -> tuple[TopicPartition, ...]:
-    """Those of the partitions that somebody else had before, in order."""
+    """Those of the partitions that another member had before, in order."""
     return tuple(sorted(tp for (old, _), partitions in moves.items() if old for tp in partitions))
 
 
@@ -54,7 +54,7 @@ def line(done: Rebalanced, moves: Routes, revoking: Mapping[TopicPartition, str]
     fresh = {new: tps for (old, new), tps in sorted(moves.items()) if not old}
     if fresh:
         ways = [f"{_name_list(tps)}: {name(new)}" for new, tps in fresh.items()]
-        parts.append(f"assigned {_partitions(sum(map(len, fresh.values())))} that nobody had ({'; '.join(ways)})")
+        parts.append(f"assigned {_partitions(sum(map(len, fresh.values())))} that no member had ({'; '.join(ways)})")
     parts += [
         f"{name(member)} gives up {_name_list(tp for tp, owner in revoking.items() if owner == member)}"
         for member in sorted(set(revoking.values()))

@@ -3,17 +3,17 @@
 Kafka's classic group has five states, and what arrives is one of the inputs below: a request, classified by what it
 asks of *this* group (a join may be a newcomer's, a repetition, a change, a takeover), or something that
 happened inside (members went, the join phase ended).  A cell of the table holds the effect to run, the state that
-the effect enters, and the error that the asker is told.  ``group.step`` classifies, looks up, and runs the effect; nothing
+the effect enters, and the error of its answer.  ``group.step`` classifies, looks up, and runs the effect; nothing
 else chooses.  Every (state, input) has a cell: no combination is left to chance.  (Kafka: ``ClassicGroupState``.)
 
 What the table can't say:
 
-* **The gate comes first.**  Who speaks is checked in one place before the table is consulted: instance id, member
+* **The gate comes first.**  A request's sender is checked in one place before the table is consulted: instance id, member
   id, generation, in this order (``fencing.gate``).  So a row for a member's request only ever meets a member.
 * **The join phase ends itself.**  ``ALL_JOINED`` follows in the same step as the join, leave or expiry that made it
   true: every member waits in its join and no issued id is outstanding (KIP-394).  At the rebalance timeout the phase
   ends by force: dynamic members that did not come back are removed, static ones are kept; when only such static
-  members are left, the phase is extended (``NOBODY_REJOINED``).
+  members are left, the phase is extended (``NONE_REJOINED``).
 * **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a static member that
   takes its slot back in Stable changes nothing for the others.
 * **Parked is alive.**  A member whose join or sync is unanswered has no session deadline; its answer arms it again.
@@ -25,7 +25,7 @@ What the table can't say:
 * **A coordinator that ends for good** unloads its group (``Unload``): parked requests and all that come later are answered
   NOT_COORDINATOR.  One that may be started again doesn't: its group goes on in the next run.
 * **A new coordinator** (``Resume``) is no transition but a beginning: it has the whole group from the journal, but none of
-  the connections, and another clock.  Parked requests and issued ids are void, sessions begin anew, owners stay owners,
+  the connections, and another clock.  Parked requests and issued ids are void, sessions begin again, owners stay owners,
   and all members rejoin, whatever the state was.
 * **Where Kafka answers otherwise** stands in ``DIFFERENCES``, with the reason; a cell that is meant names its entry.
 * **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
@@ -78,7 +78,7 @@ class Input(StrEnum):
     MEMBERS_GONE = "members left, expired or did not sync"
     ALL_JOINED = "join phase over"
     NONE_LEFT = "join phase over, no member left"
-    NOBODY_REJOINED = "join phase due, only absent static members"
+    NONE_REJOINED = "join phase due, only absent static members"
     UNLOAD = "Unload: the coordinator gives the group up"
 
 
@@ -115,7 +115,7 @@ class Effect(StrEnum):
 
 
 class Row(NamedTuple):
-    """One cell: the effect, the state it enters (None: stays), the error the asker is told.
+    """One cell: the effect, the state it enters (None: stays), the error of its answer.
 
     ``differs`` names the entry of ``DIFFERENCES`` if Kafka does something else here.
     """
@@ -144,16 +144,16 @@ DIFFERENCES: Mapping[str, Difference] = {
     ),
     "late sync": Difference(
         "A SyncGroup in PreparingRebalance is answered REBALANCE_IN_PROGRESS.",
-        "If its member has not rejoined yet, it gets the assignment stored for its generation, and is told to rejoin.",
-        "It gives up in this round what it must. Else it would claim everything once more: a round more for everybody.",
+        "If its member has not rejoined yet, it gets the assignment stored for its generation, and a push to rejoin.",
+        "It gives up in this round what it must. Else it would claim everything once more, which costs one more round.",
     ),
     "asked again": Difference(
         "A second JoinGroup or SyncGroup of a member replaces its parked one, which may never be answered.",
         "The earlier one is answered REBALANCE_IN_PROGRESS.",
-        "Every request is answered exactly once: no thread of the server waits for nobody.",
+        "Every request is answered exactly once: no thread of the server waits for ever.",
     ),
     "a slot in a full group": Difference(
-        "A static member that comes back without its id to a full group is told GROUP_MAX_SIZE_REACHED.",
+        "A static member that comes back without its id to a full group is answered GROUP_MAX_SIZE_REACHED.",
         "It takes its slot over.",
         "The group doesn't grow by it.",
     ),
@@ -178,19 +178,19 @@ DIFFERENCES: Mapping[str, Difference] = {
         "OffsetFetch answers the committed offset of each partition (OffsetFetchRequest).",
         "An executor's OffsetFetch is answered with the end of what is planned, if anything of the partition is; the core "
         "itself answers what was committed.",
-        "A batch that is planned belongs to its tasks: whoever starts to fetch ahead starts behind it, else it is read twice.",
+        "A batch that is planned belongs to its tasks: a member that fetches ahead starts behind it, else it is read twice.",
     ),
     "an owner for each partition": Difference(
         "The coordinator doesn't look into assignments; each member revokes by itself (KIP-429), and two may own a partition.",
         "The coordinator reads them: what another member still owns stays pending until its owner no longer claims it (as "
         "KIP-848's target assignment does).",
-        "A leader that gives a partition away too early harms nobody.",
+        "A leader that gives a partition away too early does no harm.",
     ),
     "cooperative whatever the assignor": Difference(
         "With an eager assignor (range, roundrobin, sticky) every member revokes everything before it joins.",
         "Members keep what they own; the leader takes out of any assignor's answer what another member has to revoke first "
         "(CooperativeStickyAssignor.adjustAssignment).",
-        "Nobody stops reading because somebody comes or goes.",
+        "No member stops reading because another comes or goes.",
     ),
     "numbered joins": Difference(
         "A JoinGroup has no number: the one that arrives last counts.",
@@ -200,7 +200,7 @@ DIFFERENCES: Mapping[str, Difference] = {
     "a member that lost its answer": Difference(
         "A follower that joins again with the same metadata in Stable gets the current generation again.",
         "If it doesn't claim what it owns since an earlier generation, a rebalance starts.",
-        "It has lost those partitions, and nobody else would ever be assigned them.",
+        "It has lost those partitions, and no other member would ever be assigned them.",
     ),
     "a slot with another subscription": Difference(
         "A static member that is back in Stable gets its old assignment if the same protocol would be chosen (KIP-345).",
@@ -220,8 +220,8 @@ DIFFERENCES: Mapping[str, Difference] = {
     ),
     "the driver leads": Difference(
         "The member that joined first leads; any member may become the leader.",
-        "The driver's own member joins first, subscribes to nothing and leads; nobody else may speak under its instance id.",
-        "It knows the topics, the plans and the loads. It goes with the group, so nobody has to take over.",
+        "The driver's own member joins first, subscribes to nothing and leads; no other process may use its instance id.",
+        "It knows the topics, the plans and the loads. It ends with the group, so no other member has to take over.",
     ),
     "bounds of a join": Difference(
         "Metadata is taken as it comes, within the broker's size of a request and group.max.size.",
@@ -250,7 +250,7 @@ _EVERYWHERE = {
     Input.DESCRIBE: Row(Effect.DESCRIBE),
     Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
 }
-_NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NOBODY_REJOINED: _IGNORE}
+_NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NONE_REJOINED: _IGNORE}
 
 TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _EMPTY: {
@@ -291,7 +291,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.MEMBERS_GONE: Row(Effect.CHECK_JOINED),
         Input.ALL_JOINED: Row(Effect.COMPLETE_JOIN, _COMPLETING),
         Input.NONE_LEFT: Row(Effect.EMPTY_OUT, _EMPTY),
-        Input.NOBODY_REJOINED: Row(Effect.EXTEND),
+        Input.NONE_REJOINED: Row(Effect.EXTEND),
     },
     _COMPLETING: {
         **_EVERYWHERE,

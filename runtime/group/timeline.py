@@ -93,7 +93,7 @@ def _group_line(record: Record) -> str:
 def _membership_line(record: Record, member_id: str) -> str:
     match record:
         case r.IdIssued(issued) if issued == member_id:
-            return "was told its id"
+            return "was issued its id"
         case r.IdDropped(dropped, reason) if dropped == member_id:
             return f"never joined: {reason}"
         case r.MemberAdded(member) if member.member_id == member_id:

@@ -4,8 +4,8 @@ A rate is what came in a window, of which the older part counts less and less (w
 records and the time that they took are summed so, and a rate is one by the other.  So there's no slow start, a
 partition that falls silent fades, and a pulse (a micro-batch is one) is flattened where the window is longer than it.
 
-Records are offsets that the query has got past, whoever read them; bytes are what the fetched ones had on average.
-The backlog is the log's end, as brokers told it with what was fetched last, less where the query stands.
+Records are offsets that the query has passed, by whichever reader; bytes are the fetched records' mean size times those.
+The backlog is the log's end, as of the last fetch, less the query's position.
 
 A report is JSON, its ``v`` a version: a reader takes those that it knows.  Figures stand in columns by topic, rounded:
 

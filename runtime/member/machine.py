@@ -12,7 +12,7 @@ What the table at the end can't say:
   earlier generation is void.
 * **Revoke, assign, rejoin.**  A new assignment first takes away, then gives; when the shell has finished giving up
   (``RevocationDone``) the member rejoins, and only that join tells the group that the partitions are free.  Topics that are not
-  subscribed to any more are given up without being told to.
+  subscribed to any more are given up without a new assignment.
 * **Lost is not revoked.**  A member that the group no longer knows, or that missed a generation, owns nothing from
   that moment on: no commit of it is accepted, and the partitions may be another member's already.
 * **Heartbeats** begin with the join's reply and run beside everything else.  A reply to one that was sent under
@@ -218,7 +218,7 @@ def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
     rejoin_after = context.member.rejoin_after
     void = rejoin_after is not None and rejoin_after >= reply.generation
     if void and context.member.leads:
-        _join(context, "told to rejoin meanwhile")
+        _join(context, "a rebalance began meanwhile")
     elif void:  # it syncs first, to learn what it must give up: that saves a round
         _sync(context, (), rejoin_after=rejoin_after)
     elif context.member.leads and not reply.skip_assignment:
@@ -274,7 +274,7 @@ def _reconcile(context: _MemberStep, assigned: frozenset[TopicPartition]) -> Non
     if added:
         context.actions.append(Assigned(added))
     if not dropped and member.rejoin_after is not None:
-        _join(context, "told to rejoin meanwhile")
+        _join(context, "a rebalance began meanwhile")
 
 
 def _revoked(context: _MemberStep, _event: RevocationDone) -> None:
@@ -341,7 +341,7 @@ def _heartbeat_answered(context: _MemberStep, reply: p.HeartbeatReply) -> None:
         return
     context.change(unreachable_since_ms=None, attempts=0)
     if reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state in _NOTHING_OUTSTANDING:
-        _join(context, "a heartbeat told so")
+        _join(context, "the answer to a heartbeat asked for it")
     elif reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.SYNCING:
         context.change(rejoin_after=member.generation)
     elif reply.error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:

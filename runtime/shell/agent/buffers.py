@@ -128,7 +128,7 @@ class Buffer:
             self.sure = self.position
 
     def move(self, offset: int) -> None:
-        """Start anew at an offset."""
+        """Drop all chunks, and begin at an offset."""
         self.chunks.clear()
         self.moved_from = self.position
         self.base = self.position = self.served = self.sure = offset

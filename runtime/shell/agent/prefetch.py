@@ -74,7 +74,7 @@ class Prefetcher:
     """Fetches owned partitions ahead; all methods may be called from any thread.
 
     ``conf`` are librdkafka settings; ``buffer_bytes`` bounds chunks and the client's queue together; ``patience_s`` is
-    how long a reader waits for Kafka before it is told to read directly.
+    how long a reader waits for Kafka before its range is missed.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Prefetcher:
             return {tp: (b.position, b.silent) for tp, b in self._buffers.items() if b.silent}
 
     def throttled_s(self) -> float | None:
-        """See ``RecordSource``; it begins anew with another source."""
+        """See ``RecordSource``; it begins at 0 with another source."""
         return self._source.throttled_s()
 
     def _count_wait(self, wait: TaskWait) -> None:
@@ -197,7 +197,7 @@ class Prefetcher:
             wait.counted_at = now
 
     def close(self) -> None:
-        """Stop fetching, and let go of everything; readers miss what is left.  Raises TimeoutError where that does not end."""
+        """Stop fetching, and release everything; readers miss the rest.  Raises TimeoutError where that does not end."""
         with self._lock:
             self._closed = True
             self._arrived.notify_all()

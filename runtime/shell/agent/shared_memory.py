@@ -2,7 +2,7 @@
 
 The agent's side of a connection is a ``BufferProducer``: it writes a batch into a buffer, a file in memory, and sends the buffer's
 descriptor along the first time.  The task's side is a ``BufferConsumer``: it maps the buffer, and the batch that it makes of it
-refers to that memory; when the last reference is gone the buffer goes back, to be written anew.  Small batches, very
+refers to that memory; when the last reference is gone the buffer goes back, to be written again.  Small batches, very
 large ones, and those that find no buffer free go through the socket.
 """
 

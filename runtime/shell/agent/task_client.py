@@ -112,8 +112,7 @@ class TaskClient:
                     connection.sendall(DELIVERED)
                     finished = True
                     return
-                read_step = self._read_shared if kind == FRAME_SHARED_STEP else self._read_framed
-                step = read_step(connection, body)
+                step = (self._read_shared if kind == FRAME_SHARED_STEP else self._read_framed)(connection, body)
                 _check(step, request.ranges)
                 rows = step.batch is not None
                 yield step

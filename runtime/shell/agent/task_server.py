@@ -112,7 +112,7 @@ class TaskServer:
 
     def close(self) -> None:
         """Give the name back and end all connections."""
-        self._acceptor.close()  # the name is free when accept() has let go of it
+        self._acceptor.close()  # the name is free when accept() has returned
         with self._lock:
             self._closed = True
             for connection in self._connections:

@@ -39,7 +39,7 @@ class UnidentifiedRecords:
                 return {}
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Close the client."""
         with self._lock:
             self._cluster.close()
 
@@ -61,7 +61,7 @@ def check_topic_ids(
     for reader in readers:
         buffer, last = reader.buffer, doubted.get(reader.buffer.tp)
         if last is None or not any(chunk is last for chunk in buffer.chunks):
-            continue  # begun anew meanwhile
+            continue  # the buffer was moved meanwhile
         topic_id = ids.get(buffer.tp.topic, "")
         if topic_id and topic_id == buffer.topic_id:
             buffer.sure = max(buffer.sure, last.next_offset)

@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 class Place(NamedTuple):
-    """``host`` is for people; ``boot`` is the kernel's, anew with each start, ``pids`` the pid namespace's inode."""
+    """``host`` is for people; ``boot`` is the kernel's, another at each start, ``pids`` the pid namespace's inode."""
 
     host: str
     boot: str
@@ -24,7 +24,7 @@ class Place(NamedTuple):
         return self == current_place()
 
     def is_certain(self) -> bool:
-        """Whether /proc has told all of it: else another place may look the same."""
+        """Whether /proc had all of it: else another place may look the same."""
         return bool(self.boot and self.pids)
 
 

@@ -96,7 +96,7 @@ class Supervised:
         self.trouble = ""
         """Why the work fails now, in words; empty while it does not."""
 
-    # --- for everybody ---------------------------------------------------------------------------------
+    # --- from any thread -------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread.  Raises RuntimeError where none can be had."""

@@ -1,6 +1,6 @@
 """Descriptor sets, as ``protoc --include_imports --descriptor_set_out`` writes them, become checked values.
 
-What a field is depends on its file's syntax; that is told in the words of editions (https://protobuf.dev/editions/features/),
+A field's meaning depends on its file's syntax, which is expressed by the features of editions (https://protobuf.dev/editions/features/),
 for which proto2 and proto3 are two sets of features.
 """
 
@@ -82,7 +82,7 @@ class FieldDescriptor:
     kind: FieldType
     repeated: bool = False
     required: bool = False
-    implicit: bool = False  # its zero is not told from its absence
+    implicit: bool = False  # its zero is the same as its absence
     delimited: bool = False  # a group
     closed: bool = False  # an enum that has no other numbers
     oneof: int = -1

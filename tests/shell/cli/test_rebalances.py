@@ -185,7 +185,7 @@ def test_the_story_of_a_member_that_is_gone(life: tuple[World, str]) -> None:
     lines = told("story", "executor-b")
     assert {line["member_id"] for line in lines} == {gone}
     whats = [line["what"] for line in lines]
-    assert whats[:3] == ["was told its id", "became a member, from h", "joined"]
+    assert whats[:3] == ["was issued its id", "became a member, from h", "joined"]
     assert whats[-1].endswith("it left: done")
     assert cohort("story", gone, "--group", "g").stdout.splitlines()[0] == f"{gone} (executor-b on h)"
 

@@ -403,7 +403,7 @@ def test_the_drivers_own_join_is_no_line(caplog: pytest.LogCaptureFixture) -> No
     try:
         assert "rebalance to generation" not in caplog.text
         Member(world, "a")
-        wait_until(lambda: "assigned 4 partitions that nobody had" in caplog.text, 30, "a line")
+        wait_until(lambda: "assigned 4 partitions that no member had" in caplog.text, 30, "a line")
     finally:
         world.close()
 

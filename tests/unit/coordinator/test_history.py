@@ -126,7 +126,7 @@ def test_everything_is_bounded() -> None:
     assert len(history.member_ids()) == JOURNAL
     assert (len(history.entries()), history.entries()[0].done.generation) == (HISTORY, 5)
     assert history.lately("m0") == ""
-    assert history.lately(f"m{JOURNAL + 9}") == "was told its id"
+    assert history.lately(f"m{JOURNAL + 9}") == "was issued its id"
 
 
 def test_who_is_sent_away_is_told_the_end_of_its_story() -> None:
@@ -177,7 +177,7 @@ def test_a_story_is_found_by_either_name() -> None:
         told = reports.member_timeline(desk.history, who)
         assert told["member_id"] == member_id
         assert [line["what"] for line in told["lines"]][:3] == [
-            "was told its id",
+            "was issued its id",
             "became a member, from host",
             "joined",
         ]

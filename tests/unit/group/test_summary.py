@@ -31,5 +31,5 @@ def test_moved_is_what_somebody_else_had_last() -> None:
     given = summary.routes(done, {t[1]: "a", t[2]: "b"})
     assert given == {("a", "b"): [t[0], t[1]], ("", "b"): [t[2], t[3]]}
     assert summary.moved_partitions(given) == (t[0], t[1])
-    told = "moved 2 partitions (t-0, t-1: a -> b); assigned 2 partitions that nobody had (t-2, t-3: b)"
+    told = "moved 2 partitions (t-0, t-1: a -> b); assigned 2 partitions that no member had (t-2, t-3: b)"
     assert summary.line(done, given, {}, str).endswith(told)

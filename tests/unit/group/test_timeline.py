@@ -61,7 +61,7 @@ def test_the_story_of_a_member() -> None:
     """What an error or an operator needs to know about a member, in words."""
     world = life()
     assert timeline.lines(world.journal, "a-2") == (
-        "was told its id",
+        "was issued its id",
         "became a member, from host",
         "joined",
         "a rebalance began: a-2 joined",

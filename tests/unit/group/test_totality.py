@@ -15,7 +15,7 @@ from tests.kit.group_desk import DESKS, Desk, beat, commit, completing, join, le
 
 Cell = tuple[GroupState, Input]
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
-ENDS = (Input.ALL_JOINED, Input.NONE_LEFT, Input.NOBODY_REJOINED)
+ENDS = (Input.ALL_JOINED, Input.NONE_LEFT, Input.NONE_REJOINED)
 MEMBERS = (
     Input.JOIN_LATE,
     Input.JOIN_SAME,
