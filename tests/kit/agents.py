@@ -137,7 +137,9 @@ class World:
 
     def remove(self, executor: Executor) -> None:
         """Take the member of this executor out, as an operator does."""
-        leaving = LeavingMember("", executor.instance_id(), "removed by a test")
+        member = self.member(executor)
+        assert member is not None
+        leaving = LeavingMember(member.member_id, executor.instance_id(), "removed by a test")
         self.coordinator.request(LeaveGroup((leaving,)), 5)
 
     def owned(self, member_id: str) -> dict[TopicPartition, int]:

@@ -1,7 +1,7 @@
 """The one table of Kafka's settings: ``kafka.*`` options and settings of librdkafka.
 
-One row per name.  Who translates, refuses, redacts, gives a default or forces a value reads it here; nobody else has a
-list of names.  Names without a row pass: librdkafka itself judges them (``check``), and reads where they are given.  Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
+One row per name; no other module has a list of names.  A name without a row passes: librdkafka judges it (``kafka_check``).
+Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class KafkaSetting(NamedTuple):
     secret: bool = False  # never shown
     our_client: OurClient = OurClient.UNREACHED
     our_values: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
-    harmless: tuple[
-        str, ...
-    ] = ()  # refused, no effect: values, in lower case, that need no error or warning: they ask for what is done anyway
+    harmless: tuple[str, ...] = ()  # refused, no effect: values, in lower case, that ask for what is done anyway
     least: int | None = None  # the bounds of librdkafka where Java takes numbers beyond them: the nearest is taken
     most: int | None = None
     javas_least: int = 0  # Java's own bound; less is refused
@@ -100,7 +98,6 @@ _OF_PRODUCERS: Final = (
     "queue.buffering.max.ms", "request.required.acks", "retries", "sticky.partitioning.linger.ms",
     "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
-
 _ROWS: Final = (
     KafkaSetting("allow.auto.create.topics", our_client=INDIFFERENT, driver_forced="false", reading_forced=False),
     KafkaSetting("api.version.fallback.ms", our_client=INDIFFERENT),

@@ -42,7 +42,7 @@ def offset(client: ClusterClient, tp: TopicPartition, spec: int, *, committed: b
 
 def test_questions_and_answers(broker: Broker, topic: str, conf: dict[str, str]) -> None:
     """Topics with ids, racks and leaders; offsets by time and isolation; a group; the same from librdkafka, but for epochs."""
-    broker.admin.create_topic(topic, 2)
+    broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1"})  # records of long ago are not deleted meanwhile
     produce(broker.bootstrap, topic, 20, partitions=2, timestamp_ms=1_700_000_000_000)
     open_transaction(broker.bootstrap, topic, 5, 12, partition=1)
     broker.admin.delete_records(topic, {0: 4})

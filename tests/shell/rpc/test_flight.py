@@ -382,7 +382,8 @@ def test_no_connection_is_left_for_a_report(served: Served) -> None:
 def test_what_members_report_is_known_as_reports() -> None:
     """By name: whoever adds one is told here."""
     told = [
-        re.findall(r'(?:_tell|_put|link\.call)\(\s*"(\w+)"', getsource(each)) for each in (member_reports, query_member)
+        re.findall(r'(?:_report|_submit|link\.call)\(\s*"(\w+)"', getsource(each))
+        for each in (member_reports, query_member)
     ]
     assert {name for names in told for name in names} | {"Delivered"} == REPORTS
 

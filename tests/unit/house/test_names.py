@@ -153,7 +153,7 @@ NO_NAMES = frozenset(
     ]
 )
 """Function words and bare participles: they don't say what is found, known or asked.  ``each`` may stand in a comprehension."""
-MOST_LEFT = 200
+MOST_LEFT = 40
 
 
 @cache
