@@ -6,12 +6,12 @@
 ...   "C0": {"topics": ["t0", "t1"], "owned": [["t0", 0], ["t0", 2], ["t1", 1]], "generation": 1},
 ...   "C1": {"topics": ["t0", "t1"], "owned": [["t0", 1], ["t1", 0], ["t1", 2]], "generation": 1},
 ...   "C2": {"topics": ["t0", "t1"]}}}''')
->>> seen = simulate(case, case, find_assignor("cooperative-sticky"))
->>> seen.assignment["C2"], seen.transferring, seen.settled["C2"]
+>>> outcome = simulate(case, case, find_assignor("cooperative-sticky"))
+>>> outcome.assignment["C2"], outcome.transferring, outcome.settled["C2"]
 ((), (('t0', 2), ('t1', 2)), (('t0', 2), ('t1', 2)))
->>> seen.moved, seen.fewest_moves, seen.spread_before, seen.spread, seen.rounds
+>>> outcome.moved, outcome.fewest_moves, outcome.spread_before, outcome.spread, outcome.rounds
 (2, 2, 3, 0, 2)
->>> seen.paused_cooperative
+>>> outcome.paused_cooperative
 {1: (('t0', 2), ('t1', 2))}
 
 **One answer, and where it ends.**  ``assignment`` is the assignor's answer to this input, in one call.  A cooperative

@@ -6,10 +6,10 @@ and where compaction or transactions leave gaps an offset has fewer bytes.
 Each report halves the weight of the earlier ones, so a change of sizes shows after a batch or two.
 
 >>> a, b, c = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
->>> seen = {a: add_range(None, 1_000, 200_000), b: add_range(None, 3_000, 300_000)}
->>> [Sizes(seen).mean(tp) for tp in (a, b, TopicPartition("t", 2), c)]
+>>> sizes = {a: add_range(None, 1_000, 200_000), b: add_range(None, 3_000, 300_000)}
+>>> [Sizes(sizes).mean(tp) for tp in (a, b, TopicPartition("t", 2), c)]
 [200, 100, 125, None]
->>> Sizes(seen).weights([a, c]) == {a: 200 + RECORD_BYTES, c: 125 + RECORD_BYTES}
+>>> Sizes(sizes).weights([a, c]) == {a: 200 + RECORD_BYTES, c: 125 + RECORD_BYTES}
 True
 """
 

@@ -8,18 +8,15 @@ Usage::
 
 from __future__ import annotations
 
-import socket
-import struct
-
 from sparkcohort.runtime.kafka.fetch_messages import METADATA
-from tests.kit.relay import Relay
+from tests.kit.relay import AnswerRelay
 
 FLEXIBLE = 9
 """From this version of Metadata on lengths are varints; who asks by an older one is answered as the broker does."""
 
 
-class BrokerlessRelay(Relay):
-    """Carries whole requests and answers."""
+class BrokerlessRelay(AnswerRelay):
+    """Counts the answers that it has left without a broker."""
 
     def __init__(self, host: str, target_port: int) -> None:
         """Listen; the target need not be there yet."""
@@ -28,30 +25,16 @@ class BrokerlessRelay(Relay):
         """Answers without a broker."""
         super().__init__(host, target_port)
 
-    def _carry_both(self, client: socket.socket, broker: socket.socket) -> None:
-        asked: set[int] = set()  # correlation ids of Metadata
-        self._carry_in_thread(self._requests, client, broker, asked)
-        self._carry_in_thread(self._answers, broker, client, asked)
+    def is_watched(self, api: int, version: int) -> bool:
+        """Metadata, in its flexible versions."""
+        return api == METADATA and version >= FLEXIBLE
 
-    def _requests(self, source: socket.socket, sink: socket.socket, asked: set[int]) -> None:
-        with source.makefile("rb") as stream:
-            while size := stream.read(4):
-                request = stream.read(*struct.unpack(">i", size))
-                api, version, number = struct.unpack_from(">hhi", request)
-                if api == METADATA and version >= FLEXIBLE:
-                    asked.add(number)
-                sink.sendall(size + request)
-
-    def _answers(self, source: socket.socket, sink: socket.socket, asked: set[int]) -> None:
-        with source.makefile("rb") as stream:
-            while size := stream.read(4):
-                answer = stream.read(*struct.unpack(">i", size))
-                (number,) = struct.unpack_from(">i", answer)
-                if number in asked and self.brokerless:
-                    answer = _without_brokers(answer)
-                    self.told += 1
-                asked.discard(number)
-                sink.sendall(struct.pack(">i", len(answer)) + answer)
+    def changed_answer(self, answer: bytes) -> bytes:
+        """Without its brokers, while there are to be none."""
+        if not self.brokerless:
+            return answer
+        self.told += 1
+        return _without_brokers(answer)
 
 
 def _without_brokers(answer: bytes) -> bytes:

@@ -11,17 +11,16 @@ The broker's own classes read and answer the older versions; nothing but ApiVers
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections import defaultdict
 
-from tests.kit.relay import Relay
+from tests.kit.relay import AnswerRelay
 
 API_VERSIONS = 18
 
 
-class OlderRelay(Relay):
-    """Carries whole requests and answers."""
+class OlderRelay(AnswerRelay):
+    """Lowers the versions in answers to ApiVersions."""
 
     def __init__(self, host: str, target_port: int) -> None:
         """Listen; the target need not be there yet."""
@@ -29,37 +28,18 @@ class OlderRelay(Relay):
         self.versions: dict[int, set[int]] = defaultdict(set)
         super().__init__(host, target_port)
 
-    def _carry_both(self, client: socket.socket, broker: socket.socket) -> None:
-        asked: set[int] = set()  # correlation ids of ApiVersions
-        self._carry_in_thread(self._requests, client, broker, asked)
-        self._carry_in_thread(self._answers, broker, client, asked)
+    def is_watched(self, api: int, version: int) -> bool:
+        """ApiVersions; the versions of all requests are noted."""
+        self.versions[api].add(version)
+        return api == API_VERSIONS
 
-    def _requests(self, source: socket.socket, sink: socket.socket, asked: set[int]) -> None:
-        with source.makefile("rb") as stream:
-            while size := stream.read(4):
-                request = stream.read(*struct.unpack(">i", size))
-                api, version, number = struct.unpack_from(">hhi", request)
-                self.versions[api].add(version)
-                if api == API_VERSIONS:
-                    asked.add(number)
-                sink.sendall(size + request)
-
-    def _answers(self, source: socket.socket, sink: socket.socket, asked: set[int]) -> None:
-        with source.makefile("rb") as stream:
-            while size := stream.read(4):
-                answer = stream.read(*struct.unpack(">i", size))
-                (number,) = struct.unpack_from(">i", answer)
-                if number in asked:
-                    answer = self._older(bytearray(answer))
-                asked.discard(number)
-                sink.sendall(size + answer)
-
-    def _older(self, answer: bytearray) -> bytes:
+    def changed_answer(self, answer: bytes) -> bytes:
         """ApiVersions v3: correlation id, error, a compact array of (key, least, most, tags)."""
-        count = answer[6] - 1
+        older = bytearray(answer)
+        count = older[6] - 1
         assert 0 < count < 127
         for index in range(count):
             at = 7 + 7 * index
-            api, least, most = struct.unpack_from(">hhh", answer, at)
-            struct.pack_into(">h", answer, at + 4, max(least, min(most, self.most.get(api, most))))
-        return bytes(answer)
+            api, least, most = struct.unpack_from(">hhh", older, at)
+            struct.pack_into(">h", older, at + 4, max(least, min(most, self.most.get(api, most))))
+        return bytes(older)

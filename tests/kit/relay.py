@@ -13,8 +13,10 @@ Usage::
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -131,3 +133,39 @@ class Relay:
             now = time.monotonic()
             self._free_at = max(self._free_at, now) + size / self._rate
             return self._free_at - now
+
+
+class AnswerRelay(Relay, ABC):
+    """Carries whole requests and answers of Kafka's protocol, and may change the answers to some requests."""
+
+    @abstractmethod
+    def is_watched(self, api: int, version: int) -> bool:
+        """Whether the answer to such a request goes through ``changed_answer``; called for each request."""
+
+    @abstractmethod
+    def changed_answer(self, answer: bytes) -> bytes:
+        """What the client gets in its place."""
+
+    def _carry_both(self, client: socket.socket, broker: socket.socket) -> None:
+        watched: set[int] = set()  # correlation ids
+        self._carry_in_thread(self._requests, client, broker, watched)
+        self._carry_in_thread(self._answers, broker, client, watched)
+
+    def _requests(self, source: socket.socket, sink: socket.socket, watched: set[int]) -> None:
+        with source.makefile("rb") as stream:
+            while size := stream.read(4):
+                request = stream.read(*struct.unpack(">i", size))
+                api, version, number = struct.unpack_from(">hhi", request)
+                if self.is_watched(api, version):
+                    watched.add(number)
+                sink.sendall(size + request)
+
+    def _answers(self, source: socket.socket, sink: socket.socket, watched: set[int]) -> None:
+        with source.makefile("rb") as stream:
+            while size := stream.read(4):
+                answer = stream.read(*struct.unpack(">i", size))
+                (number,) = struct.unpack_from(">i", answer)
+                if number in watched:
+                    answer = self.changed_answer(answer)
+                watched.discard(number)
+                sink.sendall(struct.pack(">i", len(answer)) + answer)
