@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -36,25 +36,20 @@ class BlockingClient:
         except TransportError as error:
             raise _as_kafka_exception(error) from None
 
-    def uncommitted_ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """The end of each partition's log, open transactions included.  Raises KafkaException where one has none."""
-        partitions = list(partitions)
-        ends: dict[TopicPartition, int] = {}
+    def uncommitted_end(self, tp: TopicPartition, timeout_s: float) -> int:
+        """The end of the partition's log, open transactions included.  Raises KafkaException where it has none."""
         try:
-            metadata = self._client.metadata(MetadataQuestion({tp.topic for tp in partitions}), timeout_s)
-            for tp in partitions:
-                topic = metadata.topics.get(tp.topic)
-                leader = topic.leaders.get(tp.partition) if topic is not None else None
-                if leader is None:
-                    raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-                question = OffsetsQuestion({tp: LATEST}, committed=False)
-                listed = result_of(self._client.ask(question, leader.node, timeout_s), timeout_s)[tp]
-                if listed.error:
-                    raise KafkaException(KafkaError(listed.error))
-                ends[tp] = listed.offset
+            topic = self._client.metadata(MetadataQuestion({tp.topic}), timeout_s).topics.get(tp.topic)
+            leader = topic.leaders.get(tp.partition) if topic is not None else None
+            if leader is None:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+            question = OffsetsQuestion({tp: LATEST}, committed=False)
+            listed = result_of(self._client.ask(question, leader.node, timeout_s), timeout_s)[tp]
         except TransportError as error:
             raise _as_kafka_exception(error) from None
-        return ends
+        if listed.error:
+            raise KafkaException(KafkaError(listed.error))
+        return int(listed.offset)
 
 
 def _as_kafka_exception(error: TransportError) -> KafkaException:

@@ -354,7 +354,7 @@ class RangeReader:
                 case LogQuestion.OPEN_TRANSACTION:
                     if self._conf.get("isolation.level") != "read_committed":
                         return TransactionAnswer(is_open=False)
-                    return TransactionAnswer(is_open=self._cluster.uncommitted_ends([tp], timeout_s)[tp] >= end)
+                    return TransactionAnswer(is_open=self._cluster.uncommitted_end(tp, timeout_s) >= end)
                 case _:
                     return LogRangeAnswer(question, *self._source.log_range(tp, timeout_s))
         except (KafkaException, TimeoutError) as error:
