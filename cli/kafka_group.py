@@ -19,9 +19,9 @@ from sparkcohort.cli.simulate.live_case import QUIET, TIMEOUT_S, CaseRequest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import NO_RECORD, encode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka import clients, group_requests
+from sparkcohort.runtime.shell.kafka import blocking_client, clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
-from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
@@ -157,8 +157,8 @@ class KafkaGroup:
         record = replace(old, run=old.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
         ids = {}
         if old != NO_RECORD:
-            with closing(BlockingClient(self._conf)) as cluster:
-                ids = self._do(lambda: cluster.topic_ids({tp.topic for tp in offsets}, TIMEOUT_S))
+            with closing(ClusterClient(self._conf)) as cluster:
+                ids = self._do(lambda: blocking_client.topic_ids(cluster, {tp.topic for tp in offsets}, TIMEOUT_S))
         positions = [
             Position(
                 *tp, offset, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NO_RECORD else ""

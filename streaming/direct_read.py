@@ -18,7 +18,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.protocol.calls import MalformedCount
-    from sparkcohort.runtime.shell.kafka.fetch.pieces import Elsewhere
+    from sparkcohort.runtime.shell.kafka.fetch.relay import RelayedReader
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 log = logging.getLogger("sparkcohort.task")
@@ -30,7 +30,7 @@ class DirectRead:
     After the last row ``replaced`` are the recreated topics, and ``malformed`` counts the records that could not be decoded.
     """
 
-    def __init__(self, options: SourceOptions, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, options: SourceOptions, elsewhere: RelayedReader | None = None) -> None:
         """Opens nothing; ``elsewhere`` reads ranges that the brokers don't deliver to this executor."""
         self._options = options
         self._elsewhere = elsewhere
@@ -41,8 +41,8 @@ class DirectRead:
         self, ranges: Sequence[Range], ids: Mapping[str, str]
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """The rows of the ranges, with the partition of each batch; ``ids`` are of the topics that the ranges are of."""
+        from sparkcohort.runtime.shell.kafka.fetch.events import malformed_counts  # noqa: PLC0415  as above
         from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader  # noqa: PLC0415  with the client
-        from sparkcohort.runtime.shell.kafka.fetch.record_source import malformed_counts  # noqa: PLC0415  as above
 
         if self._options.kafka.get("sasl.oauthbearer.provider"):
             _await_token(self._options.kafka)

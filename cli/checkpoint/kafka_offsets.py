@@ -13,9 +13,9 @@ from sparkcohort.cli.checkpoint.positions import KafkaPositions
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import blocking_client, clients
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
-from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 TIMEOUT_S: Final = 15.0
@@ -41,8 +41,8 @@ def ask_brokers(
             ends, silent_ends = _offsets(consumer, partitions, LATEST)
         finally:
             consumer.close()
-        with closing(BlockingClient(settings)) as cluster:
-            ids = cluster.topic_ids({tp.topic for tp in partitions}, TIMEOUT_S)
+        with closing(ClusterClient(settings)) as cluster:
+            ids = blocking_client.topic_ids(cluster, {tp.topic for tp in partitions}, TIMEOUT_S)
     return KafkaPositions(starts, ends, ids, committed, {**silent, **silent_ends})
 
 

@@ -65,7 +65,6 @@ class FailureKind(Enum):
     TRUNCATED = "the log was cut before the position (KIP-320)"
     NO_SUCH_PARTITION = "the client or the broker knows no such partition"
     NO_PERMISSION = "READ on the topic is not granted"
-    LOGIN_REFUSED = "our own client refuses the login"
     CORRUPT = "the data can't be unpacked"
     OTHER = "anything else: fetching again may help"
 
@@ -337,9 +336,6 @@ def _recover(
         case FailureKind.NO_PERMISSION:
             message = f"no permission to read topic {progress.range.topic}: grant READ on it to this user"
             return RangeStep(progress, (FailRange(FetchError(message, error.name)),))
-        case FailureKind.LOGIN_REFUSED:  # our own client refuses: no broker's answer changes that
-            message = f"{where(progress)} can't be read: {error.text}"
-            return RangeStep(progress, (FailRange(FetchError(message, "SASL_AUTHENTICATION_FAILED")),))
         case _:
             return _restart(progress, rules, idle_s)
 

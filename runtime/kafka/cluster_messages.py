@@ -10,17 +10,19 @@ import base64
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
 from sparkcohort.runtime.kafka.fetch_messages import (
     METADATA,
     METADATA_VERSION,
     NO_ID,
     NO_TAGS,
+    VERSIONS,
     Cursor,
     Metadata,
     Node,
+    best_version,
     compact_array,
     compact_string,
     metadata_answer,
@@ -34,8 +36,9 @@ T = TypeVar("T")
 
 LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 6
 FIND_COORDINATOR, LEAVE_GROUP, DESCRIBE_GROUPS, EPOCH_ENDS = 10, 13, 15, 23
-SPOKEN: Final[Mapping[int, int]] = {METADATA: METADATA_VERSION, LIST_OFFSETS: LIST_OFFSETS_VERSION}
-"""Which version of which request every broker must speak; of the others a query can do without the answer."""
+SPOKEN: Final = {METADATA: VERSIONS[METADATA]}
+"""Which versions of which request every broker must speak; librdkafka asks for offsets where a broker lacks that version, and of
+the others a query can do without the answer."""
 
 _BYTE, _SHORT, _INT = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _LIST_HEAD, _LIST_PARTITION, _LISTED = struct.Struct(">ib"), struct.Struct(">iiq"), struct.Struct(">ihqqi")
@@ -97,7 +100,7 @@ class BrokerQuestion(ABC, Generic[T]):
 
     name: ClassVar[str]
     api: ClassVar[int]
-    version: ClassVar[int]
+    version: int
 
     @abstractmethod
     def body(self) -> bytes:
@@ -107,21 +110,32 @@ class BrokerQuestion(ABC, Generic[T]):
     def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> T:
         """The answer; ``frame`` begins behind its length.  Raises MalformedResponse."""
 
+    def for_broker(self, spoken: Mapping[int, tuple[int, int]]) -> Self | None:
+        """The question in a version that the broker speaks; None where it speaks none."""
+        least, most = spoken.get(self.api, (0, -1))
+        return self if least <= self.version <= most else None
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataQuestion(BrokerQuestion[Metadata]):
-    """Brokers with their racks, and topics (None: all) with their ids, leaders and replicas."""
+    """Brokers with their racks, and topics (None: all) with their ids, leaders and replicas; brokers before v12 tell no ids."""
 
     topics: Collection[str] | None
-    name, api, version = "Metadata", METADATA, METADATA_VERSION
+    version: int = METADATA_VERSION
+    name, api = "Metadata", METADATA
 
     def body(self) -> bytes:
-        """MetadataRequest v12."""
-        return metadata_request(self.topics if self.topics is None else sorted(self.topics))
+        """MetadataRequest."""
+        return metadata_request(self.topics if self.topics is None else sorted(self.topics), self.version)
 
     def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> Metadata:
-        """MetadataResponse v12."""
-        return metadata_answer(frame, len(frame), correlation_id)
+        """MetadataResponse."""
+        return metadata_answer(frame, len(frame), correlation_id, self.version)
+
+    def for_broker(self, spoken: Mapping[int, tuple[int, int]]) -> Self | None:
+        """See ``BrokerQuestion``."""
+        version = best_version(METADATA, spoken)
+        return None if version is None else replace(self, version=version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +261,7 @@ def _group(body: Cursor) -> GroupDescription:
 def _member(body: Cursor) -> DescribedMember:
     member_id, instance_id, client_id, host = body.text(), body.text(), body.text(), body.text()
     body.skip(max(body.length(), 0))  # its subscription
-    length = max(body.length(), 0)
-    start = body.skip(length)
-    assignment = bytes(body.data[start : start + length])
+    assignment = body.blob()
     body.tags()
     return DescribedMember(member_id, instance_id, client_id, host, ConsumerEmbedded().assigned(assignment))
 

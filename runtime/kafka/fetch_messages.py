@@ -23,7 +23,8 @@ FETCH, FETCH_VERSION = 1, 13
 FETCH_BY_NAMES = 12  # and below
 VERSIONS: Mapping[int, Sequence[int]] = {METADATA: (METADATA_VERSION, 7), FETCH: (FETCH_VERSION, FETCH_BY_NAMES, 11)}
 """Of which versions of which request a broker must speak one, the best first: Kafka 2.4 does."""
-_FLEXIBLE_FROM = {METADATA: 9, FETCH: 12}
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+_FLEXIBLE_FROM = {METADATA: 9, FETCH: 12, SASL_HANDSHAKE: 99, API_VERSIONS: 3, SASL_AUTHENTICATE: 2}
 
 NO_ID = bytes(16)
 _NO_TAGS = b"\x00"
@@ -250,6 +251,12 @@ class _Bytes:
         length = self.varint() - 1 if self.flexible else self.unpack(_SHORT)[0]
         start = self.skip(max(length, 0))
         return bytes(self.data[start : self.position])
+
+    def blob(self) -> bytes:
+        """Bytes; none for null."""
+        length = max(self.length(), 0)
+        start = self.skip(length)
+        return bytes(self.data[start : start + length])
 
     def text(self) -> str:
         try:

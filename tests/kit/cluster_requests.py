@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from sparkcohort.runtime.kafka.fetch_messages import framed, varint
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, connect
-from sparkcohort.runtime.shell.kafka.fetch.record_source import settings_of
+from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
 
 ALTER_PARTITION_REASSIGNMENTS, ALTER_CLIENT_QUOTAS = 45, 49
 

@@ -275,7 +275,7 @@ TARGETS = (
     Target("metadata", (*ANSWERS, *CLUSTER, address_error), metadata, lambda: [METADATA]),
     Target("fetched", (*ANSWERS, fetch_answer, fetch_messages._read_partition, fetch_messages._read_aborted), fetched, lambda: [FETCHED]),
     Target("epoch_ends", (*ANSWERS, cluster_messages.EpochEndsQuestion.read, cluster_messages._epoch_end), epoch_ends, lambda: [EPOCHS]),
-    Target("login", (connection._BrokerAnswer, connection._Setup._versions, connection._Setup._login, connection._Setup._authenticate, connection._Setup._ask, connection._Setup._receive), login, logins),
+    Target("login", (connection._Setup._versions, connection._Setup._login, connection._Setup._authenticate, connection._Setup._ask, connection._Setup._receive), login, logins),
     Target("frames", (FrameReader, Transport.recv_into), frames, lambda: [_framed(b"abc") + _framed(b"defgh" * 9) + _int(9)]),
     Target("scram", (sasl.scram, sasl._challenge, sasl._attributes, sasl._binary), scram, lambda: [CHALLENGE + b"\nv=" + SIGNED, b"e=no\n"], (SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")),
     Target("bearer", (sasl.bearer,), bearer, lambda: [b"", b"\xffno"]),

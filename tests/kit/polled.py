@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Event, Records, RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.events import Event, Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from tests.kit.waiting import wait_until
 
 

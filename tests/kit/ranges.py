@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_frames import Served
-from sparkcohort.runtime.shell.kafka.fetch.pieces import Piece
+from sparkcohort.runtime.shell.kafka.fetch.events import Piece
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS, Columns
 

@@ -6,7 +6,6 @@ Usage::
         options = endpoint.options(broker.at["SASL_PLAINTEXT"])  # kafka.* options of a query
         endpoint.requests                                        # of each: its headers and its form
         endpoint.answer = 503, b"busy"                           # from now on; None ends it
-        endpoint.drips = True                                    # a byte now and then, for ever
 """
 
 from __future__ import annotations
@@ -32,10 +31,9 @@ class TokenEndpoint:
 
     def __init__(self, *, lifetime_s: float = 300, tls: Path | None = None) -> None:
         """``lifetime_s`` of the tokens."""
-        self.lifetime_s, self.drips = lifetime_s, False
+        self.lifetime_s = lifetime_s
         self.answer: tuple[int, bytes] | None = None
         self.requests: list[tuple[dict[str, str], dict[str, str]]] = []
-        self.ended = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -78,7 +76,6 @@ class TokenEndpoint:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End."""
-        self.ended.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -100,11 +97,6 @@ def _handler(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
             form = {name: values[0] for name, values in parse_qs(body).items()}
             status, data = endpoint.given(dict(self.headers), form)
             self.send_response(status)
-            if endpoint.drips:
-                self.flush_headers()
-                while not endpoint.ended.wait(0.05):
-                    self.wfile.write(b"X")
-                return
             self.send_header("Content-Type", "application/json")
             self.send_header("Location", "/elsewhere")
             self.end_headers()

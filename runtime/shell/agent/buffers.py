@@ -15,8 +15,7 @@ from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.pieces import trim
-from sparkcohort.runtime.shell.kafka.fetch.record_source import BATCH_RECORDS
+from sparkcohort.runtime.shell.kafka.fetch.events import BATCH_RECORDS, trim
 
 MICROSECONDS = 1000  # of a millisecond
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects

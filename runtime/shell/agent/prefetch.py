@@ -38,9 +38,7 @@ from sparkcohort.runtime.shell.agent.buffers import (
 from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
 from sparkcohort.runtime.shell.agent.timed_columns import TimedColumns
 from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, check_topic_ids, in_doubt
-from sparkcohort.runtime.shell.kafka.fetch.new_source import bounds, new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.range_reader import is_of_another_log
-from sparkcohort.runtime.shell.kafka.fetch.record_source import (
+from sparkcohort.runtime.shell.kafka.fetch.events import (
     BATCH_BYTES,
     EndOfLog,
     Event,
@@ -50,6 +48,9 @@ from sparkcohort.runtime.shell.kafka.fetch.record_source import (
     Records,
     malformed_counts,
 )
+from sparkcohort.runtime.shell.kafka.fetch.range_reader import is_of_another_log
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.settings import bounds
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 from sparkcohort.runtime.text import printable
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
@@ -100,7 +101,7 @@ class Prefetcher:
         self._patience_s = patience_s
         self._columns = TimedColumns(columns)
         self._new_source = partial(
-            new_record_source,
+            RecordSource,
             {**conf, **bounds(queue)},
             batch_bytes=self._batch_bytes,
             unhurried=True,
@@ -121,7 +122,6 @@ class Prefetcher:
         # Two: a waiting task notifies the thread, and with one condition it would wake the other waiting tasks, without end.
         self._arrived, self._requested = threading.Condition(self._lock), threading.Condition(self._lock)
         self._closed = False
-        self._prepared = False
         self._thread = Supervised(
             "cohort-prefetch",
             lambda: not self._closed,
@@ -345,12 +345,9 @@ class Prefetcher:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
         if self._doubtful:
             old, self._source = self._source, self._new_source(columns=self._columns.fetched)
-            self._assigned, self._doubtful, self._prepared = set(), False, False
+            self._assigned, self._doubtful = set(), False
             with contextlib.suppress(Exception):  # it may have been closing when it failed
                 old.close()
-        if not self._prepared:
-            self._source.prepare()
-            self._prepared = True
         if self._ends_asked:
             self._ends_asked, ends = False, {tp: self._source.log_end(tp) for tp in self._assigned}
             self._ends = {**self._ends, **ends}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sparkcohort.runtime.shell.kafka.fetch.record_source import MalformedRecordError, PartitionError
+from sparkcohort.runtime.shell.kafka.fetch.events import MalformedRecordError, PartitionError
 from sparkcohort.runtime.values.columns import Columns, Field, with_timestamp
 
 

@@ -14,7 +14,8 @@ from confluent_kafka import KafkaException
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import Chunk, Reader
-from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
+from sparkcohort.runtime.shell.kafka import blocking_client
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 
 UNKNOWN = "the topic's id is not known"
 OTHER_TOPIC = "of another topic of that name"
@@ -25,7 +26,7 @@ class UnidentifiedRecords:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Nothing is opened before the first question."""
-        self._cluster = BlockingClient(conf)
+        self._cluster = ClusterClient(conf)
         self._lock = threading.Lock()
 
     def ids(self, partitions: Collection[TopicPartition]) -> dict[str, str]:
@@ -34,7 +35,7 @@ class UnidentifiedRecords:
             return {}
         with self._lock:
             try:
-                return self._cluster.topic_ids(sorted({tp.topic for tp in partitions}))
+                return blocking_client.topic_ids(self._cluster, sorted({tp.topic for tp in partitions}))
             except KafkaException:
                 return {}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion, OffsetsQuestion, topic_ids
-from sparkcohort.runtime.protocol.offsets_json import LATEST
+from sparkcohort.runtime.kafka import cluster_messages
+from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion, OffsetsQuestion
+from sparkcohort.runtime.kafka.fetch_messages import NO_ID, Metadata, Topic
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, result_of
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
@@ -16,40 +17,38 @@ from sparkcohort.runtime.shell.options.connection_settings import TransportError
 ANSWER_S = 2.0
 
 
-class BlockingClient:
-    """Questions with their answers, by a client of its own; for any thread."""
+def topic_ids(client: ClusterClient, topics: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, str]:
+    """The ids of those topics that there are.  Raises KafkaException when no broker answers."""
+    return cluster_messages.topic_ids(_metadata(client, topics, timeout_s)) if topics else {}
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
-        """Nothing is opened before the first question."""
-        self._client = ClusterClient(conf)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+def topic(client: ClusterClient, name: str, timeout_s: float) -> Topic:
+    """The topic as the cluster knows it, without partitions where there is none.  Raises KafkaException when no broker answers."""
+    topics = _metadata(client, {name}, timeout_s).topics
+    return topics.get(name, Topic(KafkaError.UNKNOWN_TOPIC_OR_PART, NO_ID, {}))
 
-    def topic_ids(self, topics: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, str]:
-        """The ids of those topics that there are.  Raises KafkaException when no broker answers."""
-        if not topics:
-            return {}
-        try:
-            return topic_ids(self._client.metadata(MetadataQuestion(topics), timeout_s))
-        except TransportError as error:
-            raise _as_kafka_exception(error) from None
 
-    def uncommitted_end(self, tp: TopicPartition, timeout_s: float) -> int:
-        """The end of the partition's log, open transactions included.  Raises KafkaException where it has none."""
-        try:
-            topic = self._client.metadata(MetadataQuestion({tp.topic}), timeout_s).topics.get(tp.topic)
-            leader = topic.leaders.get(tp.partition) if topic is not None else None
-            if leader is None:
-                raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-            question = OffsetsQuestion({tp: LATEST}, committed=False)
-            listed = result_of(self._client.ask(question, leader.node, timeout_s), timeout_s)[tp]
-        except TransportError as error:
-            raise _as_kafka_exception(error) from None
-        if listed.error:
-            raise KafkaException(KafkaError(listed.error))
-        return int(listed.offset)
+def log_range(client: ClusterClient, tp: TopicPartition, timeout_s: float, *, committed: bool) -> tuple[int, int]:
+    """The first available offset and the end; ``committed``: open transactions left out.  Raises KafkaException."""
+    leader = topic(client, tp.topic, timeout_s).leaders.get(tp.partition)
+    if leader is None:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    questions = [OffsetsQuestion({tp: spec}, committed) for spec in (EARLIEST, LATEST)]
+    futures = [client.ask(question, leader.node, timeout_s) for question in questions]
+    try:
+        first, end = (result_of(future, timeout_s)[tp] for future in futures)
+    except TransportError as error:
+        raise _as_kafka_exception(error) from None
+    if first.error or end.error:
+        raise KafkaException(KafkaError(first.error or end.error))
+    return first.offset, end.offset
+
+
+def _metadata(client: ClusterClient, topics: Collection[str], timeout_s: float) -> Metadata:
+    try:
+        return client.metadata(MetadataQuestion(topics), timeout_s)
+    except TransportError as error:
+        raise _as_kafka_exception(error) from None
 
 
 def _as_kafka_exception(error: TransportError) -> KafkaException:

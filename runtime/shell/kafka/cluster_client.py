@@ -31,19 +31,21 @@ from sparkcohort.runtime.kafka.cluster_messages import (
     GroupDescription,
     GroupQuestion,
     MetadataQuestion,
+    OffsetsQuestion,
 )
 from sparkcohort.runtime.kafka.fetch_messages import MalformedResponse, Metadata, Node, framed
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
     ConnectionRefused,
+    Distrusted,
     Settings,
     Transport,
     TransportError,
     UnsupportedBroker,
+    connect_to,
 )
-from sparkcohort.runtime.shell.kafka.fetch.metadata import LARGEST, MOST_REFUSALS, bootstrap_of, connect_to, weightiest
-from sparkcohort.runtime.shell.kafka.fetch.record_source import settings_of
+from sparkcohort.runtime.shell.kafka.fetch.settings import bootstrap_of, settings_of
 from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
 from sparkcohort.runtime.shell.kafka.question_link import BrokerRequest, QuestionLink
 from sparkcohort.runtime.shell.rpc.threads import Supervised
@@ -56,6 +58,12 @@ SILENT_S: Final = 3.0
 """A broker that has owed an answer for so long, and sent nothing, gets another connection with the next question."""
 RENEWAL_S: Final = 0.5  # so long before its login ends a connection is replaced
 CHUNK: Final = 64 << 10
+LARGEST: Final = 64 << 20
+MOST_REFUSALS: Final = (
+    2  # of one question: another broker may know of a new password already, all others needn't be asked
+)
+_TELLING: Final = (TransportError, UnsupportedBroker, ConnectionRefused, Distrusted)
+"""Of several brokers' failures the last of these kinds is the answer."""
 _LENGTH = struct.Struct(">i")
 
 
@@ -78,6 +86,7 @@ class ClusterClient:
         self._settings: Settings | None = None
         self._bootstrap: list[Node] = []
         self._fallback: LibrdkafkaQuestions | None = None
+        self._only_fallback = False
         self._nodes: Mapping[int, Node] = {}
         self._links: dict[Node, QuestionLink] = {}
         self._inbox: deque[BrokerRequest] = deque()
@@ -128,7 +137,7 @@ class ClusterClient:
     def is_connected(self, node_id: int) -> bool:
         """Whether a question to this broker needs no connection first; for the client's own thread."""
         link = self._links.get(self._nodes.get(node_id, Node("", 0)))
-        return self._fallback is not None or (link is not None and link.transport is not None)
+        return self._only_fallback or (link is not None and link.transport is not None)
 
     @property
     def failure_reason(self) -> str:
@@ -210,7 +219,7 @@ class ClusterClient:
         except (TransportError, ValueError) as error:
             request.fail(error if isinstance(error, TransportError) else TransportError(str(error)))
             return
-        if self._fallback is not None:
+        if self._only_fallback:
             self._ask_fallback(request)
             return
         if request.node is not None:
@@ -237,7 +246,7 @@ class ClusterClient:
         return left_alone, link.transport is None, link.node not in self._nodes.values(), random.random()  # noqa: S311
 
     def _prepare(self) -> None:
-        if self._settings is None and self._fallback is None:
+        if self._settings is None and not self._only_fallback:
             config = settings_of(self._conf)
             self._bootstrap = servers(bootstrap_of(config))
             self._settings = Settings.parse(config)
@@ -264,18 +273,17 @@ class ClusterClient:
 
     def _fall_back(self, reason: TransportError) -> None:
         """Ask by librdkafka from now on."""
-        if self._fallback is not None:
+        if self._only_fallback:
             return
         log.info("the cluster is asked by librdkafka: %s", reason)
-        self._fallback = LibrdkafkaQuestions(self._conf)
+        self._only_fallback = True
         self._drop_links()
         for request in list(self._requests):
             if not request.future.done():
                 self._ask_fallback(request)
 
     def _ask_fallback(self, request: BrokerRequest) -> None:
-        fallback = self._fallback
-        assert fallback is not None  # noqa: S101  set by both callers
+        fallback = self._fallback = self._fallback or LibrdkafkaQuestions(self._conf)
         request.next_try = float("inf")
         left_s = max(request.deadline - time.monotonic(), 0.01)
 
@@ -285,7 +293,7 @@ class ClusterClient:
             else:
                 request.answer(result)
 
-        self._jobs.start(lambda: fallback.answer(request.question, request.node, left_s), take, lambda: None)
+        self._jobs.start(lambda: fallback.answer(request.question, request.node, left_s), take)
 
     # --- connections ---------------------------------------------------------------------------------------
 
@@ -319,7 +327,7 @@ class ClusterClient:
             link.connecting_until = 0.0
             self._connected(link, result)
 
-        self._jobs.start(lambda: connect_to(link.node, settings, timeout_s, SPOKEN), take, None)
+        self._jobs.start(lambda: connect_to(link.node, settings, timeout_s, SPOKEN), take)
 
     def _connected(self, link: QuestionLink, result: Transport | Exception) -> None:
         if isinstance(result, UnsupportedBroker):
@@ -334,17 +342,17 @@ class ClusterClient:
 
     def _send(self, link: QuestionLink, transport: Transport, now: float) -> None:
         for request in link.queue:
-            question = request.question
-            least, most = transport.versions.get(question.api, (0, -1))
-            if not least <= question.version <= most:
-                address = joined(*link.node)
-                self._refuse(
-                    request, UnsupportedBroker(f"{address} doesn't speak version {question.version} of {question.name}")
-                )
+            question = request.question.for_broker(transport.versions)
+            if question is None and isinstance(request.question, OffsetsQuestion):
+                self._ask_fallback(request)
+                continue
+            if question is None:
+                words = f"version {request.question.version} of {request.question.name}"
+                self._refuse(request, UnsupportedBroker(f"{joined(*link.node)} doesn't speak {words}"))
                 continue
             link.heard_at = link.heard_at if link.in_flight else now
             self._last_id = (self._last_id + 1) & 0x7FFFFFFF
-            link.in_flight[self._last_id] = request
+            link.in_flight[self._last_id] = request, question
             client_id = self._settings.client_id if self._settings else ""
             transport.send(framed(question.api, question.version, self._last_id, client_id, question.body()))
         link.queue = []
@@ -379,11 +387,11 @@ class ClusterClient:
 
     def _take_answer(self, link: QuestionLink, frame: bytes) -> None:
         (correlation_id,) = _LENGTH.unpack_from(frame)
-        request = link.in_flight.pop(correlation_id, None)
-        if request is None:
+        if correlation_id not in link.in_flight:
             raise TransportError(f"{joined(*link.node)} sent an answer to no request")
+        request, question = link.in_flight.pop(correlation_id)
         try:
-            result = request.question.read(frame, correlation_id)
+            result = question.read(frame, correlation_id)
         except MalformedResponse as error:
             text = f"the answer of {joined(*link.node)} to {request.question.name} can't be read: {error}"
             self._refuse(request, TransportError(text))
@@ -399,7 +407,7 @@ class ClusterClient:
 
     def _lose(self, link: QuestionLink, error: TransportError) -> None:
         """A broker that had answered on this connection may have closed it at a restart: once more by another."""
-        requests = [*link.in_flight.values(), *link.queue]
+        requests = [*(request for request, _ in link.in_flight.values()), *link.queue]
         once_more = link.transport is not None and link.has_answered
         self._disconnect(link)
         if once_more:
@@ -438,6 +446,11 @@ class ClusterClient:
         self._fail_all(TransportError("the client is closed"))
         self._jobs.close()
         self._fallback = None
+
+
+def weightiest(error: TransportError) -> int:
+    """The more, the more it tells: a key for ``max``."""
+    return _TELLING.index(type(error))
 
 
 def _no_answer(request: BrokerRequest) -> TransportError:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -31,6 +32,16 @@ NOT_NOW: Final = frozenset({3, 5, 6, 7, 9, 56, 74, 75})
 Ends = dict[TopicPartition, int | None]
 
 
+@dataclass(slots=True)
+class _Lookup:
+    """A question; ``end`` is None as long as it isn't answered, and where no leader can tell."""
+
+    question: Question
+    opened_at: float
+    is_answered: bool = False
+    end: int | None = None
+
+
 class EpochEndLookup:
     """Answers to questions as they come; every method may be called from any thread."""
 
@@ -38,8 +49,7 @@ class EpochEndLookup:
         """Nothing is opened before the first question."""
         self._client = client
         self._lock = threading.Lock()
-        self._open: dict[TopicPartition, tuple[Question, float]] = {}  # since when
-        self._answers: dict[TopicPartition, tuple[Question, int | None]] = {}
+        self._lookups: dict[TopicPartition, _Lookup] = {}
         self._trouble = "no answer"
         self._logged = False
         self._due = 0.0  # when what is open is asked again
@@ -48,18 +58,17 @@ class EpochEndLookup:
         """The ends that are known; None where no leader can tell.  Asks for the missing ones, and forgets all other questions."""
         now = time.monotonic()
         with self._lock:
-            self._answers = {tp: entry for tp, entry in self._answers.items() if questions.get(tp) == entry[0]}
-            self._open = {tp: entry for tp, entry in self._open.items() if questions.get(tp) == entry[0]}
-            late = {tp for tp, (_, opened_at) in self._open.items() if now > opened_at + PATIENCE_S}
+            old = {tp: each for tp, each in self._lookups.items() if questions.get(tp) == each.question}
+            new = {tp: _Lookup(question, now) for tp, question in questions.items() if tp not in old}
+            self._lookups = old | new
+            late = [tp for tp, each in old.items() if not each.is_answered and now > each.opened_at + PATIENCE_S]
             if late:
                 log.warning("%s: not known whether records were lost with a leader: %s", names_of(late), self._trouble)
-            self._answers |= {tp: (questions[tp], None) for tp in late}
-            new = questions.keys() - self._open.keys()
-            self._open |= {tp: (questions[tp], now) for tp in new}
-            self._open = {tp: entry for tp, entry in self._open.items() if tp not in self._answers}
-            pending = {tp: question for tp, (question, _) in self._open.items()}
-            ends = {tp: end for tp, (_, end) in self._answers.items()}
-            begins = bool(pending) and (now >= self._due or bool(pending.keys() & new))
+            for tp in late:
+                old[tp].is_answered = True
+            pending = {tp: each.question for tp, each in self._lookups.items() if not each.is_answered}
+            ends = {tp: each.end for tp, each in self._lookups.items() if each.is_answered}
+            begins = bool(pending) and (now >= self._due or bool(new))
             if begins:
                 self._due = now + PATIENCE_S  # sooner, once what was asked is answered
         if begins:
@@ -119,8 +128,10 @@ class EpochEndLookup:
                 log.info("%s: not known whether records were lost with a leader: %s", names_of([tp]), reason)
         with self._lock:
             self._due = time.monotonic() + GAP_S
-            self._answers |= {tp: (questions[tp], end) for tp, end in ends.items()}
-            self._open = {tp: entry for tp, entry in self._open.items() if tp not in ends or entry[0] != questions[tp]}
+            for tp, answered_end in ends.items():
+                lookup = self._lookups.get(tp)
+                if lookup is not None and lookup.question == questions[tp]:
+                    lookup.is_answered, lookup.end = True, answered_end
 
 
 def _by_leader(

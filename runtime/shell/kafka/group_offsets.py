@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import closing, suppress
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka import clients, errors, group_requests
+from sparkcohort.runtime.shell.kafka import clients, errors
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, result_of
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 
 TRY_S = 1.0
-TRIES = 3
-"""librdkafka's consumer tries again whatever happens and doesn't say why.  After so many tries an administrator asks, where
-brokers answer."""
-DESCRIBE_S = 5.0
 _FINAL = errors.AUTHENTICATION | {errors.GROUP_DENIED, errors.TOPIC_DENIED}
 
 
@@ -31,7 +30,6 @@ class GroupOffsets:
         self._conf, self._group_id = conf, group_id
         self._errors: list[KafkaError] = []
         self._consumer = clients.new_consumer(conf, self._errors.append, **{"group.id": group_id})
-        self._tries = 0
 
     def close(self) -> None:
         """Let go of the client."""
@@ -46,14 +44,14 @@ class GroupOffsets:
         """
         if not partitions:
             return {}
-        deadline, self._tries = time.monotonic() + timeout_s, 0
+        deadline = time.monotonic() + timeout_s
         positions = [Position(*tp) for tp in sorted(partitions)]
         while True:
             left_s = deadline - time.monotonic()
             try:
                 answers = self._consumer.committed(positions, timeout=max(0.001, min(TRY_S, left_s)))
             except KafkaException as error:
-                self._refuse()
+                self._raise_refusal()
                 if clients.code_of(error) != KafkaError._TIMED_OUT or left_s <= TRY_S:
                     raise
                 continue
@@ -69,28 +67,17 @@ class GroupOffsets:
         readable = {name: topic.partitions for name, topic in topics.items() if topic.error is None}
         return [TopicPartition(name, number) for name, numbers in readable.items() for number in numbers]
 
-    def _refuse(self) -> None:
-        """Raises KafkaException where it is no use to go on."""
+    def _raise_refusal(self) -> None:
+        """Raises KafkaException where it is no use to go on.
+
+        librdkafka's consumer tries again whatever happens and doesn't say why; the group's coordinator does, asked for the group.
+        """
         self._consumer.poll(0)
         refused = [each for each in self._errors if each.code() in _FINAL]
         self._errors.clear()
         if refused:
             raise KafkaException(refused[0])
-        try:
-            self._consumer.list_topics(timeout=TRY_S)
-        except KafkaException:
-            return
-        self._tries += 1
-        if self._tries == TRIES:
-            self._describe()
-
-    def _describe(self) -> None:
-        admin = clients.new_admin(self._conf)
-        futures = group_requests.describe_groups(admin, [self._group_id])
-        try:
-            futures[self._group_id].result(DESCRIBE_S)
-        except KafkaException as error:
-            if clients.code_of(error) in _FINAL:
-                raise
-        except TimeoutError:
-            return
+        with closing(ClusterClient(self._conf)) as cluster, suppress(TransportError):
+            described = result_of(cluster.describe_group(self._group_id, TRY_S), TRY_S)
+            if described.error in _FINAL:
+                raise KafkaException(KafkaError(described.error))

@@ -46,7 +46,7 @@ class QuestionLink:
         self.transport: Transport | None = None
         self.connecting_until = 0.0
         self.queue: list[BrokerRequest] = []
-        self.in_flight: dict[int, BrokerRequest] = {}  # by correlation id, in order
+        self.in_flight: dict[int, tuple[BrokerRequest, AnyQuestion]] = {}  # by correlation id, in order
         self.unsent = False  # whether bytes are left to be written
         self.heard_at = self.not_before = 0.0
         self.renew_at = float("inf")

@@ -7,7 +7,6 @@ without whatever looks like a token.
 from __future__ import annotations
 
 import importlib
-import inspect
 import math
 import re
 import socket
@@ -101,13 +100,10 @@ def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
             f"{harmless(str(error), {})}); write it as package.module:function, and ship its file with --py-files, or "
             "install it where driver and executors run"
         ) from None
-    if not callable(target) or inspect.isclass(target) or inspect.iscoroutinefunction(target):
-        kind = "a coroutine" if inspect.iscoroutinefunction(target) else f"a {type(target).__name__}"
-        raise NoToken(
-            f"{_option(name)} is {kind}: name a function that takes the settings of the login and returns {_SHAPE}"
-        )
-    function: Callable[[Mapping[str, str]], Any] = target
-    return function
+    if not callable(target):
+        words = f"{_option(name)} is a {type(target).__name__}"
+        raise NoToken(f"{words}: name a function that takes the settings of the login and returns {_SHAPE}")
+    return cast("Callable[[Mapping[str, str]], Any]", target)
 
 
 def _parse_result(name: str, result: Any) -> LoginToken:

@@ -18,9 +18,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
-from sparkcohort.runtime.shell.rpc.threads import Supervised, check_threads
 
 log = logging.getLogger("sparkcohort.tokens")
 
@@ -29,8 +27,8 @@ ANSWER_S: Final = 1.0  # for librdkafka, which asks again after ten seconds
 PATIENCE_S: Final = 30.0  # how long tasks wait for a provider that fails
 RENEW: Final = (0.70, 0.78)  # of its life after which a token is renewed, before librdkafka asks for another at 0.8
 LEAST_PACE_S, MOST_PACE_S = 1.0, 10.0  # between two calls that fail
-SLACK_S: Final = 0.5  # of the thread's waking, by which two clocks may differ
-REPEAT_S: Final = 30.0  # between two warnings of the same trouble
+LOOK_S: Final = 1.0
+REPEAT_S: Final = 30.0  # between two warnings
 # The settings by which a provider knows the cluster that the token is for.
 _CLUSTER: Final = ("bootstrap.servers", "security.protocol", "https.ca.location", "https.ca.pem")
 _LOGIN: Final = "sasl.oauthbearer."
@@ -49,23 +47,16 @@ class TokenSource:
         """
         self._name, self._login = name, dict(login)
         self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
         self._token: LoginToken | None = None
-        self._in_demand = False  # for the token that there is, or for the first one
+        self._in_demand = False  # since the token that there is was made, or since the last failure without one
         self._renew_at = 0.0  # by the wall clock, as tokens are
         self._failure: NoToken | None = None  # of the last call
         self._failures = 0
         self._made_at = 0.0  # monotonic, as is all below
         self._next_at = 0.0  # when the function may be called again
-        self._wakes_at = 0.0  # when the thread looks again by itself
         self._called_at: float | None = None  # the call that is on its way
         self._told_at = float("-inf")
-        self._thread: Supervised | None = None
-
-    def current(self) -> LoginToken | None:
-        """The token, if there is a good one; else one is made for the next call.  Does not wait."""
-        with self._changed:
-            self._ask()
-            return self._good()
 
     def token(self, limit_s: float = CALL_S, patience_s: float = 0.0) -> LoginToken:
         """A token that is good now; waits for a call at most ``limit_s``, and through failures of the function ``patience_s``.
@@ -85,20 +76,22 @@ class TokenSource:
                     return token
                 if waited_s >= max(limit_s, patience_s):
                     raise self._failure or self._late(waited_s)
-                self._changed.wait(min(1.0, max(limit_s, patience_s) - waited_s))
-                check_threads()
+                self._changed.wait(min(LOOK_S, max(limit_s, patience_s) - waited_s))
 
     def failure(self) -> NoToken | None:
         """Why there is no token that is good; None where there is one, or the first call is under way."""
         with self._changed:
-            return None if self._good() is not None else self._blocked() or self._failure
+            if self._good() is not None:
+                return None
+            since_s = time.monotonic() - self._called_at if self._called_at is not None else 0.0
+            return self._late(since_s) if since_s >= CALL_S else self._failure
 
     def doubt(self, refused: LoginToken) -> None:
         """A broker has refused this token before its end: another one is made, but no more often than where that fails."""
         with self._changed:
             if refused is self._token:
-                wait_s = self._made_at + MOST_PACE_S - time.monotonic()
-                self._in_demand, self._renew_at = True, time.time() + wait_s
+                self._in_demand = True
+                self._renew_at = time.time() + self._made_at + MOST_PACE_S - time.monotonic()
                 self._changed.notify_all()
 
     def oauth_cb(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
@@ -113,29 +106,16 @@ class TokenSource:
 
     def _ask(self) -> None:
         if self._thread is None:
-            self._thread = Supervised(
-                "cohort-tokens", self._wait, self._call, self._give_up, amend=self._amend, stuck_s=None
-            )  # for being stuck see _blocked
+            self._thread = threading.Thread(target=self._run, name="cohort-tokens", daemon=True)
             self._thread.start()
-        self._in_demand = True
-        wakes_at = time.monotonic() + self._due_s()
-        # The thread waits by the monotonic clock: it knows of no question, no step of the wall clock and no sleep of the host.
-        if wakes_at < self._wakes_at - SLACK_S:
-            self._wakes_at = wakes_at  # once: callers that wait here would wake each other without end
+        if not self._in_demand:  # once: callers that wait here would wake each other without end
+            self._in_demand = True
             self._changed.notify_all()
-        blocked = self._blocked()
-        if blocked is not None and time.monotonic() >= self._told_at + REPEAT_S:
-            self._told_at = time.monotonic()
-            log.warning("%s", blocked)
 
     def _resting_with(self) -> NoToken | None:
         """Why there is no token, until the function may be called again."""
         rests = self._called_at is None and time.monotonic() < self._next_at
         return self._failure if rests and self._good() is None else None
-
-    def _blocked(self) -> NoToken | None:
-        since_s = time.monotonic() - self._called_at if self._called_at is not None else 0.0
-        return self._late(since_s) if since_s >= CALL_S else None
 
     def _late(self, seconds: float) -> NoToken:
         return NoToken(
@@ -152,31 +132,27 @@ class TokenSource:
 
     # --- the thread ----------------------------------------------------------------------------------
 
-    def _wait(self) -> bool:
-        """Until the function is to be called."""
-        with self._changed:
-            while (due_s := self._due_s()) > 0:
-                self._wakes_at = time.monotonic() + due_s
-                self._changed.wait(min(due_s, 3600.0))
-            self._called_at = time.monotonic()
-        return True
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while (due_s := self._due_s()) > 0:
+                    # The wait knows of no step of the wall clock, and of no sleep of the host.
+                    self._changed.wait(min(due_s, LOOK_S) if self._in_demand else None)
+                self._called_at = time.monotonic()
+                former = self._token.value if self._token is not None else ""
+            try:
+                token = make_token(self._name, self._login, time.time(), former)
+            except NoToken as error:
+                self._take_failure(error)
+            except BaseException as error:  # noqa: BLE001  sys.exit() in the user's function: its text is not ours to show
+                words = f"option kafka.{PROVIDER}={self._name} raised {type(error).__name__}"
+                self._take_failure(NoToken(words, retryable=True))
+            else:
+                self._take_token(token)
 
-    def _call(self) -> None:
-        former = self._token.value if self._token is not None else ""
-        try:
-            token = make_token(self._name, self._login, time.time(), former)
-        except NoToken as error:
-            self._failed(error)
-            return
-        except BaseException as error:  # noqa: BLE001  sys.exit() in the user's function: its text is not ours to show
-            self._failed(NoToken(f"option kafka.{PROVIDER}={self._name} raised {type(error).__name__}", retryable=True))
-            return
+    def _take_token(self, token: LoginToken) -> None:
         now = time.time()
         with self._changed:
-            if self._failures:
-                log.info(
-                    "option kafka.%s=%s makes tokens again, after %d failures", PROVIDER, self._name, self._failures
-                )
             self._token, self._failure, self._failures = token, None, 0
             self._in_demand, self._made_at = False, time.monotonic()
             self._renew_at = now + random.uniform(*RENEW) * (token.ends - now)  # noqa: S311  not all executors at once
@@ -184,7 +160,7 @@ class TokenSource:
             self._called_at = None
             self._changed.notify_all()
 
-    def _failed(self, error: NoToken) -> None:
+    def _take_failure(self, error: NoToken) -> None:
         with self._changed:
             now, self._called_at = time.monotonic(), None
             pace_s = min(LEAST_PACE_S * 2.0 ** min(self._failures, 10), MOST_PACE_S)
@@ -197,21 +173,17 @@ class TokenSource:
             self._in_demand = token is not None  # a caller that still needs one asks again
             self._changed.notify_all()
 
-    def _amend(self) -> None:
-        self._failed(NoToken(f"option kafka.{PROVIDER}={self._name}: calling it has failed", retryable=True))
-
-    def _give_up(self, error: CohortError) -> None:
-        with self._changed:
-            self._failure, self._called_at, self._thread = NoToken(str(error), retryable=True), None, None
-            self._next_at = time.monotonic() + MOST_PACE_S
-
 
 def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
     """This process' tokens for a client with these settings; None where they name no provider."""
     name = str(conf.get(PROVIDER, ""))
     if not name:
         return None
-    login = _login_settings(conf)
+    login = {
+        key: str(value)
+        for key, value in conf.items()
+        if key in _CLUSTER or (key.startswith(_LOGIN) and key != PROVIDER)
+    }
     key = (name, frozenset(login.items()))
     with _lock:
         if key not in _sources:
@@ -219,21 +191,10 @@ def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
         return _sources[key]
 
 
-def _login_settings(conf: Mapping[str, Any], names: tuple[str, ...] = _CLUSTER) -> dict[str, str]:
-    return {
-        key: str(value) for key, value in conf.items() if key in names or (key.startswith(_LOGIN) and key != PROVIDER)
-    }
-
-
 def failure_of(conf: Mapping[str, Any]) -> NoToken | None:
     """Why a client with these settings has nothing to log in with; None where it has, or needs no token."""
     source = source_of(conf)
     return source.failure() if source is not None else None
-
-
-def without_provider(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as librdkafka knows them."""
-    return {name: value for name, value in conf.items() if name != PROVIDER}
 
 
 def with_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,7 +207,7 @@ def with_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
     if source is None:
         return dict(conf)
     source.token()
-    return {**without_provider(conf), "oauth_cb": source.oauth_cb}
+    return {name: value for name, value in conf.items() if name != PROVIDER} | {"oauth_cb": source.oauth_cb}
 
 
 def await_token(conf: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None:

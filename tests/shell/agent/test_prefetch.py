@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import prefetch
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.fetch.record_source import PartitionError
+from sparkcohort.runtime.shell.kafka.fetch.events import PartitionError
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered

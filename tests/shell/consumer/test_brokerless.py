@@ -6,8 +6,8 @@ from contextlib import closing
 from itertools import chain
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
+from sparkcohort.runtime.shell.kafka.fetch.events import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.produce import produce
 from tests.kit.record_sources import read_by
@@ -21,7 +21,7 @@ def test_our_own_client_reads_on(guarded: Guarded, topic: str) -> None:
     produce(guarded.bootstrap, topic, 10, partitions=1)
     way, tp = guarded.brokerless, TopicPartition(topic, 0)
     conf = {"bootstrap.servers": guarded.at["BROKERLESS"]}
-    with read_by("fetching"), closing(new_record_source(conf, columns=KAFKA_ROW)) as source:
+    with read_by("fetching"), closing(RecordSource(conf, columns=KAFKA_ROW)) as source:
         source.assign({tp: (0, 2**63 - 1)})
         stands = 0
 

@@ -15,19 +15,18 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
-from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Records, RecordSource
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns, kafka_row
+from sparkcohort.runtime.shell.kafka.fetch.events import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns, kafka_row
 from sparkcohort.runtime.values.formats import decoding
 from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
-from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import producer
+from tests.kit.record_sources import by_librdkafka
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
-KINDS = (FetchSource, ConsumerSource)
+KINDS = (RecordSource, by_librdkafka)
 RECORDS = 300
 FLUSHED = (99, 203, RECORDS - 1)
 CHUNKS = 20  # at most; a producer that waits cuts where it likes
@@ -110,13 +109,6 @@ def test_any_columns_are_those_of_the_full_rows(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_asked_for_is_not_held(kind: Any, cluster: MockCluster) -> None:
-    """Eight bytes a row where only the offsets are asked for."""
-    with closing(kind(conf(cluster), columns=OFFSETS)) as source:
-        assert sum(each.nbytes for each in read(source)) == 8 * RECORDS
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_strings_are_the_same_bytes(kind: Any, mock_broker: MockCluster) -> None:
     """As Spark's cast has them: null is null, and what is no UTF-8 stays as it is."""
     string = decoding("value", {"format": "string"})
@@ -139,24 +131,6 @@ def test_strings_are_the_same_bytes(kind: Any, mock_broker: MockCluster) -> None
     for name in ("key", "value"):
         arrays = [event.batch.column(name).view(pa.binary()) for event in found]
         assert pa.chunked_array(arrays).to_pylist() == texts
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_header_that_nobody_asked_for_is_no_fault(kind: Any, mock_broker: MockCluster) -> None:
-    """Its key isn't text, and only who reads headers has to know."""
-    topic = "odd-header"
-    mock_broker.create_topic(topic, 1)
-    write_header_key(mock_broker.bootstrap, topic, b"\xff")
-    with closing(kind(conf(mock_broker), columns=KAFKA_ROW[1:2])) as source:
-        source.assign({TopicPartition(topic, 0): (0, 1)})
-        found: list[Any] = []
-
-        def over() -> bool:
-            found.extend(source.poll(0.1))
-            return bool(found)
-
-        wait_until(over, 20, "the record")
-    assert [event.batch and event.batch.num_rows for event in found if isinstance(event, Records)] == [1]
 
 
 @pytest.mark.parametrize("columns", [KAFKA_ROW[1:2], KAFKA_ROW[5:6] + KAFKA_ROW[:1], KAFKA_ROW_WITH_HEADERS])

@@ -17,8 +17,8 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.record_source import EndOfLog, Records
+from sparkcohort.runtime.shell.kafka.fetch.events import EndOfLog, Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import Field, kafka_row
 from sparkcohort.runtime.values.formats import decoding
 from tests.kit.mock import MockCluster
@@ -65,7 +65,7 @@ def test_ids_in_headers(mock_broker: MockCluster, topic: str, asked: bool) -> No
         made = made._replace(registry=(("schema.registry.url", registry.url),))
         row = kafka_row(value=made, headers=True)
         columns = tuple(each for each in row if each.field is Field.VALUE or (asked and each.field is Field.HEADERS))
-        with closing(new_record_source({"bootstrap.servers": mock_broker.bootstrap}, columns=columns)) as source:
+        with closing(RecordSource({"bootstrap.servers": mock_broker.bootstrap}, columns=columns)) as source:
             source.assign({TopicPartition(topic, 0): (0, 2**63 - 1)})
             rows: list[dict[str, Any]] = []
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.kafka import blocking_client
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, RangeReader
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
@@ -31,21 +33,15 @@ def in_doubt(broker: Broker, wanted: Range, **more: Any) -> Iterator[Future[list
     with (
         ThreadPoolExecutor(1) as thread,
         closing(RangeReader({"bootstrap.servers": broker.bootstrap}, **more)) as reader,
+        patch.object(blocking_client, "log_range", wraps=blocking_client.log_range) as asked,
     ):
-        asked, whole = [], reader._source.log_range
-
-        def noted(*arguments: Any) -> Any:
-            asked.append(arguments)
-            return whole(*arguments)
-
-        reader._source.log_range = noted  # type: ignore[method-assign, assignment]
 
         def offsets() -> list[int]:
             pieces = [batch.column("offset").to_pylist() for _, _, batch in reader.read([wanted]) if batch]
             return [offset for piece in pieces for offset in piece]
 
         found = thread.submit(offsets)
-        wait_until(lambda: len(asked) > 1 or found.done(), 30, "a doubt")
+        wait_until(lambda: asked.call_count > 1 or found.done(), 30, "a doubt")
         assert not found.done()
         yield found
 

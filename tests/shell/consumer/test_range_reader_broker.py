@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
-from sparkcohort.runtime.shell.kafka.fetch import range_reader
+from sparkcohort.runtime.shell.kafka import blocking_client
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from tests.kit.admin import LOG_APPEND_TIME
 from tests.kit.broker import Broker
@@ -67,9 +68,15 @@ def test_a_broker_that_falls_silent_hides_no_open_transaction(broker: Broker, to
 def silent_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is asked besides records goes to a port that takes connections and never answers."""
     with SilentProxy() as nobody:
-        silent = {"bootstrap.servers": f"127.0.0.1:{nobody.port}"}
-        monkeypatch.setattr(range_reader, "BlockingClient", lambda conf: BlockingClient({**conf, **silent}))
+        cluster = ClusterClient({"bootstrap.servers": f"127.0.0.1:{nobody.port}"})
+
+        def ask_nobody(question: Callable[..., Any], _: ClusterClient, *arguments: Any, **more: Any) -> Any:
+            return question(cluster, *arguments, **more)
+
+        for question in (blocking_client.topic, blocking_client.topic_ids, blocking_client.log_range):
+            monkeypatch.setattr(blocking_client, question.__name__, partial(ask_nobody, question))
         yield
+        cluster.close()
 
 
 @pytest.mark.usefixtures("silent_cluster")

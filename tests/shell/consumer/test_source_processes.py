@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.fetch.consumer_client import ConsumerClient
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
@@ -15,11 +15,12 @@ from tests.kit.record_sources import SOURCES, read_by
 
 UNENDING = """
 import socket, sys, time
-from sparkcohort.runtime.shell.kafka.fetch import consumer_source
+from sparkcohort.runtime.shell.kafka.fetch import consumer_client
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
-consumer_source.CLOSE_S = 0.5
+consumer_client.CLOSE_S = 0.5
 login = socket.create_server(("127.0.0.1", 0))
-source = consumer_source.ConsumerSource({
+source = RecordSource({
     "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER",
     "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "mine",
     "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:%d/token" % login.getsockname()[1], "log_level": 0,
@@ -34,7 +35,8 @@ assert 0.5 <= time.monotonic() - begun < 15
 def test_a_client_that_does_not_end_is_left() -> None:
     """A task doesn't hang for librdkafka's end: after a time it goes on, with a warning, and so does the process to its end."""
     command = [sys.executable, "-P", "-c", UNENDING]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    with read_by("librdkafka"):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "librdkafka hasn't ended within 0.5 s: a client of it stays in this process\n"
 
 
@@ -42,11 +44,11 @@ TRICKLE = """
 import sys
 import psutil
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.fetch.events import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
-source = FetchSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, columns=KAFKA_ROW_WITH_HEADERS)
+source = RecordSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, columns=KAFKA_ROW_WITH_HEADERS)
 source.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
 kept = []
 while len(kept) < 6_000:
@@ -71,12 +73,12 @@ def test_which_source() -> None:
     made, nowhere = {}, {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     for name in SOURCES:
         with read_by(name):
-            made[name] = new_record_source(nowhere, columns=KAFKA_ROW)
+            made[name] = RecordSource(nowhere, columns=KAFKA_ROW)
     with read_by("fetching"):
-        made["curves"] = new_record_source(
+        made["curves"] = RecordSource(
             nowhere | {"ssl.curves.list": "P-256", "security.protocol": "ssl"}, columns=KAFKA_ROW
         )
-        made["callback"] = new_record_source({"log_level": 0, "stats_cb": print}, columns=KAFKA_ROW)
-    assert [type(source) for source in made.values()] == [FetchSource, ConsumerSource, ConsumerSource, ConsumerSource]
+        made["callback"] = RecordSource({"log_level": 0, "stats_cb": print}, columns=KAFKA_ROW)
+    assert [type(source._client) for source in made.values()] == [FetchClient, *[ConsumerClient] * 3]
     for source in made.values():
         source.close()

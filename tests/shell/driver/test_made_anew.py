@@ -10,7 +10,8 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
-from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
+from sparkcohort.runtime.shell.kafka import blocking_client
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
@@ -29,7 +30,8 @@ def conf(broker: Broker) -> dict[str, str]:
 
 def id_of(broker: Broker, topic: str) -> str:
     """The topic's id now."""
-    return BlockingClient(conf(broker)).topic_ids([topic])[topic]
+    with closing(ClusterClient(conf(broker))) as cluster:
+        return blocking_client.topic_ids(cluster, [topic])[topic]
 
 
 def make(broker: Broker, topic: str, records: int) -> str:

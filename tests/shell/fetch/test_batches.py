@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
@@ -21,7 +19,6 @@ from tests.kit import segments
 from tests.kit.parts import LARGEST, NO_END, ODD_NAMES, Read, aborted_in, decoder, decompress, in_pieces, logs
 from tests.kit.record_batches import (
     ABORT,
-    CHECKED_FROM,
     CODECS,
     COMMIT,
     HEAD,
@@ -34,7 +31,6 @@ from tests.kit.record_batches import (
     marker,
     plain_rows,
     summed,
-    varint,
     whole,
 )
 from tests.kit.tier import of_tier
@@ -294,31 +290,3 @@ def test_what_python_raises_goes_through() -> None:
         for _ in range(2):
             with pytest.raises(LookupError, match="mine"):
                 by.part(data, 0, len(data), "t", 7, batch.base, NO_END, -1, None).take(10, 1 << 20)
-
-
-def test_nothing_is_kept() -> None:
-    """Memory stays where it is, whatever parts are read, half read, or broken."""
-    records = tuple(Record(n, key=b"k", value=b"v" * 900, headers=((b"h", b"w" * 90),)) for n in range(1_000))
-    datas = [encode(Batch(0, records, codec=codec)) for codec in range(5)]
-    datas += [datas[0][:-1] + b"\0", framed(Batch(0, count=9, last=9, codec=4), b"nonsense")]
-    before, by = pa.total_allocated_bytes(), decoder()
-
-    def read(times: int) -> int:
-        for _ in range(times):
-            for data in datas:
-                part = by.part(data, 0, len(data), "t", 7, 0, NO_END, -1, [(1, 2)])
-                part.take(300, 1 << 20)
-                part.take(300, 1 << 20)
-        return int(psutil.Process().memory_info().rss)
-
-    settled = read(5)
-    assert read(30) - settled < 30 << 20  # thirty times seven megabytes, were they kept
-    assert pa.total_allocated_bytes() - before < 1 << 16
-
-
-def test_the_varints_of_the_plain_writer() -> None:
-    """Written down by hand, as Kafka's ByteUtilsTest has them."""
-    known = {0: b"\0", -1: b"\1", 1: b"\2", 63: b"\x7e", -64: b"\x7f", 64: b"\x80\1", 8191: b"\xfe\x7f"}
-    assert {number: varint(number) for number in known} == known
-    assert HEAD.size - 40 == CHECKED_FROM
-    assert all(a.next <= b.base for a, b in pairwise(THREE))

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.fetch.events import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit import delivery
 from tests.kit.broker import Broker, Port
 from tests.kit.older_relay import OlderRelay
@@ -53,7 +52,7 @@ def old() -> Iterator[Old]:
     made.port.close()
 
 
-def drained(source: FetchSource, ends: dict[TopicPartition, int]) -> pa.Table:
+def drained(source: RecordSource, ends: dict[TopicPartition, int]) -> pa.Table:
     """All records up to these ends, as the delivery checker has them."""
     stands: dict[TopicPartition, int] = dict.fromkeys(ends, 0)
     rows: list[tuple[Any, ...]] = []
@@ -86,7 +85,7 @@ def test_everything_comes(old: Old, topic: str, fetch: int, metadata: int, versi
     abort(old.broker.bootstrap, topic, 300, partition=1)
     produce(old.broker.bootstrap, topic, 3_000, partitions=PARTITIONS, first=1_000)
     ends = {TopicPartition(topic, n): end for n, end in old.broker.admin.ends(topic).items()}
-    source = FetchSource({"bootstrap.servers": old.bootstrap, "isolation.level": isolation}, columns=KAFKA_ROW)
+    source = RecordSource({"bootstrap.servers": old.bootstrap, "isolation.level": isolation}, columns=KAFKA_ROW)
     try:
         source.assign(dict.fromkeys(ends, (0, NO_END)))
         found = drained(source, ends)
@@ -99,25 +98,11 @@ def test_everything_comes(old: Old, topic: str, fetch: int, metadata: int, versi
     delivery.check(found, expected).assert_exact()
 
 
-def test_a_range(old: Old, topic: str) -> None:
-    """It is read from its start to its end."""
-    old.speak(11, 7)
-    old.broker.admin.create_topic(topic)
-    produce(old.broker.bootstrap, topic, 500)
-    reader = RangeReader({"bootstrap.servers": old.bootstrap}, columns=KAFKA_ROW_WITH_HEADERS)
-    try:
-        pieces = list(reader.read([Range(topic, 0, 100, 400)]))
-        assert sum(batch.num_rows for _, _, batch in pieces if batch is not None) == 300
-        assert pieces[-1][1] == 400
-    finally:
-        reader.close()
-
-
 def test_a_broker_that_is_upgraded(old: Old, topic: str) -> None:
     """By names before, by ids after: the sessions change with the connections, and reading goes on where it stands."""
     old.speak(11, 7)
     old.broker.admin.create_topic(topic)
-    source = FetchSource(
+    source = RecordSource(
         {"bootstrap.servers": old.bootstrap, "topic.metadata.refresh.interval.ms": 500}, columns=KAFKA_ROW
     )
     tp, offsets = TopicPartition(topic, 0), list[int]()

@@ -12,19 +12,18 @@ import pytest
 from confluent_kafka import ElectionType, KafkaError
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.fetch import source
+from sparkcohort.runtime.shell.kafka.fetch import record_source
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
+from sparkcohort.runtime.shell.kafka.fetch.events import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
-from sparkcohort.runtime.shell.kafka.fetch.record_source import EndOfLog, Event, PartitionError, Records
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.broker import Cluster
 from tests.kit.buffered import buffered
 from tests.kit.cluster_requests import set_byte_rate, set_replicas
-from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, abort, produce, producer, transact, value_of
-from tests.kit.ranges import pull
+from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, produce, producer, value_of
 from tests.kit.waiting import wait_until
 
 NO_END = 2**63 - 1
@@ -37,7 +36,7 @@ class Reader:
     def __init__(self, pair: Cluster, **conf: Any) -> None:
         """Nothing is assigned yet; ``conf`` with ``_`` for ``.``."""
         settings = {key.replace("_", "."): value for key, value in conf.items()}
-        self.source = FetchSource({"bootstrap.servers": pair.bootstrap, **settings}, columns=KAFKA_ROW_WITH_HEADERS)
+        self.source = RecordSource({"bootstrap.servers": pair.bootstrap, **settings}, columns=KAFKA_ROW_WITH_HEADERS)
         self.stands: dict[TopicPartition, int] = {}
         self.errors: list[PartitionError] = []
         self.ends: list[EndOfLog] = []
@@ -141,37 +140,6 @@ def test_a_client_that_is_throttled(pair: Cluster, topic: str) -> None:
     assert (throttled[-1] or 0) > 0
 
 
-def test_transactions_that_overlap(pair: Cluster, topic: str) -> None:
-    """Aborted records are nobody's, whichever transaction began or ended first; the end of the log is told."""
-    pair.admin.create_topic(topic, assignment=[1])
-    long, short = (producer(pair.bootstrap, transactional_id=f"{topic}-{name}") for name in ("long", "short"))
-    for client in (long, short):
-        client.init_transactions(30)
-        client.begin_transaction()
-    for client, value in ((long, b"a"), (short, b"b"), (long, b"c")):
-        client.produce(topic, value, None, 0)
-        client.flush(10)
-        if client is short:
-            client.abort_transaction(30)
-    long.abort_transaction(30)
-    transact(pair.bootstrap, topic, 3, transactional_id=f"{topic}-long")
-    abort(pair.bootstrap, topic, 5)
-    with reading(pair, isolation_level="read_committed") as reader:
-        reader.gaps = True
-        tp = TopicPartition(topic, 0)
-        reader.assign({tp: 0})
-        values: list[bytes] = []
-        end = pair.admin.ends(topic)[0]
-        while not reader.ends or reader.ends[-1].offset < end:
-            for event in reader.poll():
-                if isinstance(event, Records) and event.batch is not None:
-                    values += event.batch.column("value").to_pylist()
-        assert values == [value_of(0, sequence) for sequence in range(3)]
-        told = len(reader.ends)
-        transact(pair.bootstrap, topic, 1, first=3)
-        reader.until(lambda: len(reader.ends) > told and reader.ends[-1].offset == end + 2, 20, "the new end")
-
-
 def test_a_session_that_the_broker_forgot(pair: Cluster, topic: str) -> None:
     """It is begun anew at once, where it stood."""
     pair.admin.create_topic(topic, assignment=[1, 1])
@@ -190,32 +158,22 @@ def test_a_session_that_the_broker_forgot(pair: Cluster, topic: str) -> None:
 
 
 def test_a_topic_that_is_made_anew(pair: Cluster, topic: str) -> None:
-    """More records under the old name are not the old log's: an error of every partition, then the new log from its floor."""
+    """More records under the old name are not the old log's: an error of every partition."""
     parts = [TopicPartition(topic, number) for number in range(12)]
     pair.admin.create_topic(topic, len(parts))
     produce(pair.bootstrap, topic, 600, partitions=len(parts))
     with reading(pair) as reader:
-        prefetcher = Prefetcher({"bootstrap.servers": pair.bootstrap}, patience_s=10)
-        try:
-            prefetcher.assign(dict.fromkeys(parts, 0))
-            reader.assign(dict.fromkeys(parts, 0))
-            reader.read_to(dict.fromkeys(parts, 50))
-            wait_until(lambda: all(each.position == 50 for each in buffered(prefetcher).values()), 20, "all of it")
-            pair.admin.delete_topic(topic)
-            pair.admin.create_topic(topic, len(parts))
-            produce(pair.bootstrap, topic, 2_400, partitions=len(parts), first=10_000)
-            wait_until(lambda: reader.poll() and len(reader.errors) == len(parts), 20, "errors", every_s=0)
-            gone = {KafkaError.UNKNOWN_TOPIC_ID, KafkaError.UNKNOWN_TOPIC_OR_PART}
-            for event in reader.errors:
-                assert isinstance(event.error, KafkaError)
-                assert event.error.code() in gone
-            assert {event.tp: event.offset for event in reader.errors} == dict.fromkeys(parts, 50)
-            wait_until(lambda: all(each.position == 200 for each in buffered(prefetcher).values()), 20, "the new log")
-            rows: dict[TopicPartition, list[dict[str, Any]]] = {}
-            assert pull(prefetcher, [Range(*parts[3], 0, 200)], 1, rows) == []
-            assert [row["value"] for row in rows[parts[3]]] == [value_of(3, at + 10_000) for at in range(200)]
-        finally:
-            prefetcher.close()
+        reader.assign(dict.fromkeys(parts, 0))
+        reader.read_to(dict.fromkeys(parts, 50))
+        pair.admin.delete_topic(topic)
+        pair.admin.create_topic(topic, len(parts))
+        produce(pair.bootstrap, topic, 2_400, partitions=len(parts), first=10_000)
+        wait_until(lambda: reader.poll() and len(reader.errors) == len(parts), 20, "errors", every_s=0)
+        assert {event.code for event in reader.errors} <= {
+            KafkaError.UNKNOWN_TOPIC_ID,
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+        }
+        assert {event.tp: event.offset for event in reader.errors} == dict.fromkeys(parts, 50)
 
 
 def elect(pair: Cluster, topic: str, partitions: Sequence[int], leader: int) -> None:
@@ -288,21 +246,6 @@ def test_a_broker_that_says_nothing(pair: Cluster, topic: str) -> None:
     wait_until(lambda: pair.admin.brokers() == {1, 2}, 30, "broker 2 to be back")
 
 
-def test_a_pause_between_polls_is_no_silence(pair: Cluster, topic: str) -> None:
-    """What has been answered meanwhile is read, however long ago it was asked for."""
-    pair.admin.create_topic(topic, assignment=[1])
-    produce(pair.bootstrap, topic, 10)
-    tp = TopicPartition(topic, 0)
-    with reading(pair, socket_timeout_ms=2_500) as reader:
-        reader.assign({tp: 0})
-        reader.read_to({tp: 10})
-        produce(pair.bootstrap, topic, 10, first=10)
-        pause_ends = time.monotonic() + 2.8
-        wait_until(lambda: time.monotonic() > pause_ends, 5, "the end of a pause")
-        reader.read_to({tp: 20})
-        assert not reader.source.complaints
-
-
 def test_many_partitions_with_a_trickle(pair: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 partitions, some records in some of them: all come, and requests name what has changed only."""
     sent: list[int] = []
@@ -327,21 +270,6 @@ def test_many_partitions_with_a_trickle(pair: Cluster, topic: str, monkeypatch: 
         reader.read_to({tp: 1 + steady.counts.get(tp.partition, 0) for tp in parts})
         assert len(sent) < 2 * (time.monotonic() - begun) / 0.040 + 20
         assert max(sent) < 2_000
-
-
-def test_a_record_that_is_larger_than_any_limit(pair: Cluster, topic: str) -> None:
-    """Records above fetch.max.bytes and max.partition.fetch.bytes come one by one, beside a stream of small ones."""
-    pair.admin.create_topic(topic, 2, configs={"max.message.bytes": str(8 << 20)})
-    tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    client = producer(pair.bootstrap)
-    for number in range(4):
-        client.produce(topic, value_of(0, number, 3 << 20), None, 0)
-    for number in range(2_000):
-        client.produce(topic, value_of(1, number, 500), None, 1)
-    assert client.flush(30) == 0
-    with reading(pair, fetch_max_bytes=100_000, max_partition_fetch_bytes=50_000) as reader:
-        reader.assign({tp: 0, other: 0})
-        reader.read_to({tp: 4, other: 2_000})
 
 
 def test_the_nearest_replica(pair: Cluster, topic: str) -> None:
@@ -381,25 +309,10 @@ def test_handing_over_in_the_middle(pair: Cluster, topic: str) -> None:
     produce(pair.bootstrap, topic, 900, partitions=3, first=3_000)
     reader.read_to(dict.fromkeys(parts, 3_300))
     assert (reader.source._fetcher is not None, reader.source._librdkafka) == (True, None)
-    assert reader.source._return_s > source.RETURN_S
+    assert reader.source._return_s > record_source.RETURN_S
     reader.source.close()
     with pytest.raises(RuntimeError, match="closed"):
         reader.source.poll(0)
-
-
-def test_what_is_written_while_it_is_read(pair: Cluster, topic: str) -> None:
-    """At the very end of logs that grow: never a word of damage, every end told is an end."""
-    pair.admin.create_topic(topic, 4)
-    parts = [TopicPartition(topic, number) for number in range(4)]
-    with reading(pair) as reader, Steady(pair.bootstrap, topic, partitions=4, rate=20_000) as steady:
-        reader.assign(dict.fromkeys(parts, 0))
-        reader.until(
-            lambda: all(reader.stands[tp] > 100 for tp in parts) and sum(reader.stands.values()) > 20_000, 20, "records"
-        )
-        assert all(0 < (reader.source.log_end(tp) or 0) >= reader.stands[tp] for tp in parts)
-    with reading(pair) as again:
-        again.assign(dict.fromkeys(parts, 0))
-        again.read_to({tp: steady.counts[tp.partition] for tp in parts})
 
 
 def test_what_goes_well_is_not_looked_at_again(pair: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

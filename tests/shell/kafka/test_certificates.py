@@ -18,10 +18,9 @@ from sparkcohort.runtime.shell.driver.handover import take_over
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError
-from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Records
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError
+from sparkcohort.runtime.shell.kafka.fetch.events import Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
@@ -30,6 +29,7 @@ from tests.kit.certificates import Authority
 from tests.kit.join import join
 from tests.kit.polled import complaint, first
 from tests.kit.produce import produce
+from tests.kit.record_sources import by_librdkafka
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a broker is stopped and started again
@@ -85,12 +85,12 @@ def assert_reads(given: SourceOptions) -> None:
     conf = dict(given.kafka)
     assert TP.topic in clients.new_consumer(conf).list_topics(TP.topic, timeout=20).topics
     assert TP.topic in clients.new_admin(conf).list_topics(TP.topic, timeout=20).topics
-    for kind in (ConsumerSource, FetchSource):
+    for kind in (by_librdkafka, RecordSource):
         source = kind(conf, columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
         try:
             assert first(source, Records).next_offset == 10
-            if isinstance(source, FetchSource):
+            if kind is RecordSource:
                 assert source._librdkafka is None  # it could do by itself what was asked
         finally:
             source.close()
@@ -186,7 +186,7 @@ def test_newer_alone_is_newer_alone(secure: Broker) -> None:
     assert_reads(options(secure, "SASL_SSL", **trusting, ssl__cipher__suites=older))
     for newer in ({"ssl__enabled__protocols": "TLSv1.3"}, {"ssl__cipher__suites": "TLS_AES_256_GCM_SHA384"}):
         conf = dict(options(secure, "SASL_SSL", **trusting, **newer).kafka)
-        for kind in (ConsumerSource, FetchSource):
+        for kind in (by_librdkafka, RecordSource):
             source = kind(conf, columns=KAFKA_ROW)
             source.assign({TP: (0, NO_END)})
             assert complaint(source)
@@ -219,7 +219,7 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplo
     mine.write_text(authority(own).identity("127.0.0.1", ends=ends).pem())
     given = options(own, "MUTUAL", ssl__ca__location=str(authority(own).path), ssl__keystore__location=str(mine))
     group, looking = membership(given), ClusterClient(given.kafka)
-    source = FetchSource(dict(given.kafka), columns=KAFKA_ROW)
+    source = RecordSource(dict(given.kafka), columns=KAFKA_ROW)
     try:
         source.assign({TP: (0, NO_END)})
         assert first(source, Records).next_offset == 10
@@ -252,7 +252,7 @@ def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
     keytool(*IMPORT, "old", "-file", str(authority(own).path), "-keystore", str(trust), "-storepass", PASSWORD)
     given = options(own, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
     group = membership(given)
-    source = FetchSource(dict(given.kafka), columns=KAFKA_ROW)
+    source = RecordSource(dict(given.kafka), columns=KAFKA_ROW)
     try:
         source.assign({TP: (0, NO_END)})
         begin = first(source, Records).next_offset
@@ -318,21 +318,3 @@ def test_clients_of_a_hand_over_are_let_go(
         take_over(given, ends)
     assert closed
     assert any("No such file" in line and line.endswith("tried again") for line in caplog.messages)
-
-
-def test_a_file_that_is_half_written(secure: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What was read before goes on until it is whole; one line says so."""
-    mine, whole = tmp_path / "me.pem", authority(secure).identity("127.0.0.1").pem()
-    mine.write_text(whole)
-    given = options(secure, "MUTUAL", ssl__ca__location=str(authority(secure).path), ssl__keystore__location=str(mine))
-    settings, looking = Settings.parse(dict(given.kafka)), ClusterClient(given.kafka)
-    assert looks(looking)
-    before = settings.tls
-    mine.write_text(whole[:300])
-    for _ in range(3):
-        assert settings.tls is before
-        assert looks(looking)
-    assert sum("are not taken up" in line for line in caplog.messages) == 1
-    mine.write_text(whole + "\n")
-    assert settings.tls is not before
-    looking.close()

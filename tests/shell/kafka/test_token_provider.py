@@ -36,10 +36,7 @@ def _module(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(settings: Mapping[str, str]) -> Any:
         return answer(settings) if callable(answer) else answer
 
-    async def later(settings: Mapping[str, str]) -> Any:
-        return settings
-
-    module.made, module.later, module.Class, module.number = made, later, TokenSource, 1  # type: ignore[attr-defined]
+    module.made, module.number = made, 1  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "provided_by_a_user", module)
 
 
@@ -73,17 +70,14 @@ def test_what_a_function_may_return() -> None:
     ("what", "words"),
     [
         (None, "returned a value of type NoneType: return (token, end in seconds since 1970) or"),
-        (SECRET, "returned a value of type str"),
         ((SECRET,), "returned a tuple of 1"),
         ((SECRET.encode(), NOW + 9), "a token of type bytes"),
         ((f"Bearer {SECRET}", NOW + 9), "text that is no token"),
-        (("", NOW + 9), "text that is no token"),
         (("a" * 300_000, NOW + 9), "text that is no token"),
         ((SECRET, "soon"), "an end of type str"),
         ((SECRET, float("nan")), "an end of type float"),
         ((SECRET, True), "an end of type bool"),
         ((SECRET, NOW * 1000), "milliseconds"),
-        ((SECRET, NOW), "has ended 0 s ago"),
         ((SECRET, NOW - 90), "has ended 90 s ago"),
         ((SECRET, NOW + 9, None, {}), "a principal of type NoneType"),
         ((SECRET, NOW + 9, "me", []), "extensions are a mapping"),
@@ -108,8 +102,6 @@ def test_rubbish(what: Any, words: str) -> None:
     [
         ("no_such_module:f", "cannot be imported on"),
         ("provided_by_a_user:missing", "cannot be imported on"),
-        ("provided_by_a_user:later", "is a coroutine: name a function"),
-        ("provided_by_a_user:Class", "is a type: name a function"),
         ("provided_by_a_user:number", "is a int: name a function"),
     ],
 )
@@ -140,8 +132,8 @@ def test_what_a_function_raises_is_told_without_secrets() -> None:
         assert told in text
 
 
-def test_a_function_that_never_returns(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Who waits is told after his time, others at once; it is called once, and what it brings in the end is taken."""
+def test_a_function_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits is told after his time; it is called once, and what it brings in the end is taken."""
     global answer  # noqa: PLW0603
     monkeypatch.setattr(tokens, "CALL_S", 0.5)
     goes_on, calls = threading.Event(), []
@@ -153,14 +145,9 @@ def test_a_function_that_never_returns(monkeypatch: pytest.MonkeyPatch, caplog: 
 
     answer = block
     source = TokenSource("provided_by_a_user:made", {})
-    began = time.monotonic()
-    for _ in range(3):
-        with pytest.raises(NoToken, match="has not returned for"):
-            source.token(0.5)
-    assert time.monotonic() - began < 30, "as long as one call takes"
-    assert source.current() is None
+    with pytest.raises(NoToken, match="has not returned for"):
+        source.token(0.5)
     assert "has not returned" in str(source.failure())
-    assert len([line for line in caplog.messages if "has not returned" in line]) == 1
     goes_on.set()
     assert source.token(10).value == "abc"
     assert len(calls) == 1
@@ -170,7 +157,7 @@ def test_it_is_called_ever_more_slowly_and_only_as_long_as_somebody_asks(monkeyp
     """After the least pause and twice as long; then nobody asks any more, and it is left alone."""
     global answer  # noqa: PLW0603
     at: list[float] = []
-    pause_s = 0.5
+    pause_s = 0.2
     monkeypatch.setattr(tokens, "LEAST_PACE_S", pause_s)
 
     def fail(_settings: Mapping[str, str]) -> None:
@@ -186,52 +173,14 @@ def test_it_is_called_ever_more_slowly_and_only_as_long_as_somebody_asks(monkeyp
     assert len(at) <= 4, "the one that was asked for when patience ended"
 
 
-class WallClock:
-    """The host's clock, which somebody sets; it knows which thread has looked."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ahead_s = 0.0
-        self.looks: list[str] = []
-        self._real = time.time
-        monkeypatch.setattr(time, "time", self._now)
-
-    def _now(self) -> float:
-        self.looks.append(threading.current_thread().name)
-        return self._real() + self.ahead_s
-
-    def until_the_thread_waits(self, source: TokenSource, asked: int) -> None:
-        """Until the thread of the tokens, which was asked after so many looks, has worked out how long to wait, and waits."""
-        wait_until(lambda: "cohort-tokens" in self.looks[asked:], 20, "a look of the thread")
-        source.failure()  # takes the lock, which the thread has until it waits
-
-
-def test_a_clock_that_jumps_over_the_end_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the host resumes: whoever asks next has another token soon, and one call makes it."""
-    clock, made_at = WallClock(monkeypatch), []
-
-    def two_hours(_settings: Mapping[str, str]) -> tuple[str, float]:
-        made_at.append(time.time())
-        return f"token{len(made_at)}", made_at[-1] + 7200
-
-    monkeypatch.setattr(sys.modules["provided_by_a_user"], "two_hours", two_hours, raising=False)
-    source = TokenSource("provided_by_a_user:two_hours", {})  # "made" may be called for a test before, a last time
-    assert source.token(20).value == "token1"
-    for ask, expected in ((source.current, None), (lambda: source.token(20), "token3")):
-        looks = len(clock.looks)
-        assert source.current() is not None
-        clock.until_the_thread_waits(source, looks)
-        clock.ahead_s += 7300
-        assert getattr(ask(), "value", None) == expected
-        wait_until(lambda: source.failure() or source.current(), 20, "a token that is good")
-        assert source.failure() is None
-    assert len(made_at) == 3
-
-
 def test_those_who_wait_do_not_wake_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two calls that fail they look at the clock a few times, not thousands."""
-    global answer  # noqa: PLW0603
-    clock = WallClock(monkeypatch)
-    source = TokenSource("provided_by_a_user:made", {})
+    global answer
+    looks, clock = list[float](), time.time
+
+    def look() -> float:
+        looks.append(clock())
+        return looks[-1]
 
     def fail(_settings: Mapping[str, str]) -> None:
         raise ConnectionError
@@ -240,31 +189,35 @@ def test_those_who_wait_do_not_wake_each_other(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(NoToken):
             source.token(patience_s=2)
 
-    answer = fail
+    answer, source = fail, TokenSource("provided_by_a_user:made", {})
+    monkeypatch.setattr(time, "time", look)
     waiting = [threading.Thread(target=wait) for _ in range(3)]
     for each in waiting:
         each.start()
     for each in waiting:
         each.join(30)
-    assert len(clock.looks) < 300
+    assert len(looks) < 300
 
 
-def test_a_refused_token_after_a_clock_that_was_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is set right: the next token is made after seconds, not when the clock is as far again."""
+def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a token's end, as where the host resumes: the next comes soon.  Back again: a refused one is replaced within seconds."""
     monkeypatch.setattr(tokens, "MOST_PACE_S", 0.5)
-    clock, made_at = WallClock(monkeypatch), []
-    clock.ahead_s = 3600
+    ahead_s, made_at, clock = [0.0], list[float](), time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + ahead_s[0])
 
-    def a_day(_settings: Mapping[str, str]) -> tuple[str, float]:
+    def two_hours(_settings: Mapping[str, str]) -> tuple[str, float]:
         made_at.append(time.time())
-        return f"token{len(made_at)}", made_at[-1] + 86_400
+        return f"token{len(made_at)}", made_at[-1] + 7200
 
-    monkeypatch.setattr(sys.modules["provided_by_a_user"], "a_day", a_day, raising=False)
-    source = TokenSource("provided_by_a_user:a_day", {})  # "made" may be called for a test before, a last time
-    refused = source.token(20)
-    clock.ahead_s = 0
-    source.doubt(refused)
-    wait_until(lambda: source.token(20).value == "token2", 20, "another token")
+    monkeypatch.setattr(sys.modules["provided_by_a_user"], "two_hours", two_hours, raising=False)
+    source = TokenSource("provided_by_a_user:two_hours", {})  # "made" may be called for a test before, a last time
+    assert source.token(20).value == "token1"
+    assert source.token(20).value == "token1"
+    ahead_s[0] = 7300
+    assert source.token(20).value == "token2"
+    ahead_s[0] = 0
+    source.doubt(source.token(20))
+    wait_until(lambda: source.token(20).value == "token3", 20, "another token")
 
 
 def iam(monkeypatch: pytest.MonkeyPatch, servers: str, config: str = "", **env: str) -> str:
@@ -291,7 +244,6 @@ def iam(monkeypatch: pytest.MonkeyPatch, servers: str, config: str = "", **env: 
         ("b-1.orders.a1b2.c2.kafka.us-east-1.amazonaws.com:9098", "", {}, "us-east-1"),
         ("boot-x.c3.kafka-serverless.eu-central-1.amazonaws.com:9098", "", {}, "eu-central-1"),
         ("b-1.o.x.c2.kafka.cn-north-1.amazonaws.com.cn:9098,b-2:9098", "", {}, "cn-north-1"),
-        ("b-1.o.x.c2.kafka.us-gov-west-1.amazonaws.com:9098", "", {}, "us-gov-west-1"),
         ("b-1.o.x.c2.kafka.us-east-1.amazonaws.com:9098", "awsRegion=eu-west-3", {}, "eu-west-3"),
         ("proxy.example.org:9098", "", {"AWS_REGION": "ap-south-1"}, "ap-south-1"),
     ],

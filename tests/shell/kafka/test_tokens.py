@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import http.server
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -21,10 +18,8 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients, errors, tokens
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
@@ -32,6 +27,7 @@ from tests.kit.broker import Broker
 from tests.kit.join import join
 from tests.kit.polled import read_to
 from tests.kit.produce import produce
+from tests.kit.record_sources import by_librdkafka
 from tests.kit.scripted_broker import ScriptedBroker
 from tests.kit.scripted_login import SASL_AUTHENTICATE, Logins
 from tests.kit.tier import of_tier
@@ -41,7 +37,7 @@ from tests.kit.waiting import wait_until
 TP = TopicPartition("tokens", 0)
 NO_END = 2**63 - 1
 LIFE_S = of_tier(quick=4.0, thorough=5.0)
-KINDS = {"ours": FetchSource, "librdkafka": ConsumerSource}
+KINDS: dict[str, Any] = {"ours": RecordSource, "librdkafka": by_librdkafka}
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +160,7 @@ def test_a_refused_token_is_made_anew(broker: Broker, desk: Desk) -> None:
     desk.become("", lifetime_s=300)  # Kafka refuses tokens without a subject
     conf = token_conf(broker.at["SASL_PLAINTEXT"], desk)
     start = broker.admin.ends(TP.topic)[0]
-    source = FetchSource(conf, columns=KAFKA_ROW)
+    source = RecordSource(conf, columns=KAFKA_ROW)
     source.assign({TP: (start, NO_END)})
     try:
         wait_until(lambda: told(source, "refused the login by OAUTHBEARER"), 30, "a refusal", every_s=0)
@@ -231,7 +227,7 @@ def test_a_broker_that_quotes_the_token(desk: Desk, caplog: pytest.LogCaptureFix
     """Whatever it says, the token gets into no message."""
     caplog.set_level("DEBUG")
     with ScriptedBroker(lambda _: b"", logins=Quoting({})) as broker:
-        source = FetchSource(token_conf(broker.bootstrap, desk), columns=KAFKA_ROW)
+        source = RecordSource(token_conf(broker.bootstrap, desk), columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
         wait_until(lambda: told(source, "auth=Bearer [redacted]"), 20, "the refusal", every_s=0)
         source.close()
@@ -256,48 +252,3 @@ def test_a_driver_whose_provider_fails_for_good(broker: Broker, desk: Desk, monk
         assert time.time() > desk.calls()[-1][2] + 2
     finally:
         membership.close()
-
-
-class Endpoint(http.server.BaseHTTPRequestHandler):
-    """An identity provider's token endpoint, for the client ``billing``."""
-
-    def do_POST(self) -> None:
-        """Client credentials (RFC 6749, 4.4)."""
-        said = base64.b64decode(self.headers["Authorization"].removeprefix("Basic "))
-        ends = time.time() + 60
-        answer = {"access_token": token("alice", ends), "token_type": "Bearer", "expires_in": 60}
-        body = json.dumps(answer if said == b"billing:hunter2" else {"error": "invalid_client"}).encode()
-        self.send_response(200 if said == b"billing:hunter2" else 401)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
-
-def test_client_credentials_in_javas_words(broker: Broker) -> None:
-    """Kafka's own handler and login module: librdkafka asks the token endpoint by itself (KIP-768)."""
-    package = "org.apache.kafka.common.security.oauthbearer"
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        java = {
-            "kafka.bootstrap.servers": broker.at["SASL_PLAINTEXT"],
-            "kafka.security.protocol": "SASL_PLAINTEXT",
-            "kafka.sasl.mechanism": "OAUTHBEARER",
-            "kafka.sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
-            "kafka.sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
-            "kafka.sasl.jaas.config": f'{package}.OAuthBearerLoginModule required clientId="billing" clientSecret="hunter2";',
-        }
-        conf = parse(java | {"group.id": TP.topic, "subscribe": TP.topic}).kafka
-        start = broker.admin.ends(TP.topic)[0]
-        produce(broker.bootstrap, TP.topic, 10, partitions=1)
-        reader = RangeReader(conf)
-        batches = [batch for _, _, batch in reader.read([Range(*TP, start, start + 10)]) if batch is not None]
-        reader.close()
-        assert sum(batch.num_rows for batch in batches) == 10
-        consumer = clients.new_consumer(conf)
-        assert TP.topic in consumer.list_topics(TP.topic, timeout=20).topics
-        consumer.close()
-        server.shutdown()

@@ -111,7 +111,6 @@ def test_the_table(event: Event, actions: tuple[Action, ...], question: LogQuest
     [
         (FailureKind.TRUNCATED, "the log was cut before offset 10"),
         (FailureKind.NO_PERMISSION, "grant READ"),
-        (FailureKind.LOGIN_REFUSED, "its text"),
     ],
 )
 def test_errors_that_are_for_the_user(failure: FailureKind, text: str) -> None:

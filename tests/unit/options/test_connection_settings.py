@@ -14,7 +14,7 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.fetch.record_source import settings_of
+from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
 from sparkcohort.runtime.shell.options.kafka_settings import SETTINGS, OurClient
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD

@@ -13,12 +13,13 @@ from confluent_kafka.admin import AdminClient
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
-from sparkcohort.runtime.shell.kafka.fetch.record_source import librdkafkas, settings_of
-from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
+from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings, settings_of
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, SETTINGS, Fate
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.table import BY_KEY
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.kafka_settings import NUMBERS, JavasSetting, consumer_settings
+from tests.kit.record_sources import by_librdkafka
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 
@@ -183,4 +184,4 @@ def is_text(name: str) -> bool:
 def test_a_trust_store_that_is_gone_is_kafkas_error_where_records_are_read() -> None:
     """As any other setting that librdkafka refuses, by its option's name."""
     with pytest.raises(KafkaException, match=r"kafka\.ssl\.truststore\.location: /no/such\.p12"):
-        librdkafkas({"ssl.truststore.location": "/no/such.p12", "security.protocol": "ssl"})
+        by_librdkafka({"ssl.truststore.location": "/no/such.p12", "security.protocol": "ssl"}, columns=KAFKA_ROW)

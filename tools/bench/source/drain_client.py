@@ -19,18 +19,18 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.fetch.record_source import PartitionError, Records, RecordSource
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.fetch.events import PartitionError, Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
+from tests.kit.record_sources import by_librdkafka
 
 POLL_S = 0.1
 NO_END = 2**63 - 1
 KINDS: dict[str, Callable[..., Any]] = {
-    "fetching": FetchSource,
-    "check": FetchSource,
-    "consumer": ConsumerSource,
-    "check-consumer": ConsumerSource,
+    "fetching": RecordSource,
+    "check": RecordSource,
+    "consumer": by_librdkafka,
+    "check-consumer": by_librdkafka,
 }
 
 

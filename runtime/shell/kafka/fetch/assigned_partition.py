@@ -99,7 +99,7 @@ class Partition:
 
     def lose(self, link: BrokerLink[P]) -> None:
         """A broker can't be reached: if it is this partition's, another may lead by now."""
-        if self.node == link.node_id and not link.distrusted:
+        if self.node == link.node_id:
             self.leader = self.replica = -1
             self.refresh = True
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
+
 T = TypeVar("T")
 
 
@@ -19,7 +21,7 @@ class BackgroundWork:
 
     def __init__(self) -> None:
         """Nothing is under way."""
-        self._done: deque[tuple[Callable[[], Any], Callable[[], Any]]] = deque()  # to deliver or to drop it
+        self._done: deque[tuple[Callable[[Any], None], Any]] = deque()  # with the result of each
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._closed = False
@@ -28,39 +30,29 @@ class BackgroundWork:
         """For a selector."""
         return self._event
 
-    def start(
-        self, work: Callable[[], T], callback: Callable[[T | Exception], None], drop: Callable[[], Any] | None
-    ) -> None:
-        """Do ``work`` elsewhere; ``callback`` takes its result or error in ``deliver``.
-
-        After ``close``, ``drop`` is called instead, or the ``close`` of the result.
-        """
-        thread = threading.Thread(target=partial(self._run, work, callback, drop), name="cohort-fetch-job", daemon=True)
+    def start(self, work: Callable[[], T], callback: Callable[[T | Exception], None]) -> None:
+        """Do ``work`` elsewhere; ``callback`` takes its result or error in ``deliver``.  After ``close`` a transport is closed instead."""
+        thread = threading.Thread(target=partial(self._run, work, callback), name="cohort-fetch-job", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # none to be had now: as if the work had failed, which is tried again
-            self._done_with(OSError(errno.EAGAIN, str(error)), callback, drop)
+            self._add(OSError(errno.EAGAIN, str(error)), callback)
 
-    def _run(
-        self, work: Callable[[], T], callback: Callable[[T | Exception], None], drop: Callable[[], Any] | None
-    ) -> None:
+    def _run(self, work: Callable[[], T], callback: Callable[[T | Exception], None]) -> None:
         result: T | Exception
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the thread that asked
             result = error
-        self._done_with(result, callback, drop)
+        self._add(result, callback)
 
-    def _done_with(
-        self, result: T | Exception, callback: Callable[[T | Exception], None], drop: Callable[[], Any] | None
-    ) -> None:
-        unwanted: Callable[[], Any] = getattr(result, "close", _close_nothing) if drop is None else drop
+    def _add(self, result: T | Exception, callback: Callable[[T | Exception], None]) -> None:
         with self._lock:
             if not self._closed:
-                self._done.append((partial(callback, result), unwanted))
+                self._done.append((callback, result))
                 os.eventfd_write(self._event, 1)
                 return
-        unwanted()
+        _drop(result)
 
     def wake(self) -> None:
         """Make ``fileno`` readable, from any thread; ``deliver`` may find nothing."""
@@ -73,8 +65,9 @@ class BackgroundWork:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._event)
         while self._done:
+            callback, result = self._done.popleft()
             try:
-                self._done.popleft()[0]()
+                callback(result)
             except BaseException:
                 os.eventfd_write(self._event, 1)
                 raise
@@ -87,8 +80,9 @@ class BackgroundWork:
             self._closed = True
             os.close(self._event)
         while self._done:
-            self._done.popleft()[1]()
+            _drop(self._done.popleft()[1])
 
 
-def _close_nothing() -> None:
-    """For a result without ``close``."""
+def _drop(result: object) -> None:
+    if isinstance(result, Transport):
+        result.close()

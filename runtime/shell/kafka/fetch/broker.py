@@ -13,13 +13,12 @@ from typing import Generic, TypeVar
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, FETCH_BY_NAMES, FETCH_VERSION, Node, best_version, framed
 from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
-from sparkcohort.runtime.shell.kafka.fetch.connection import Distrusted, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport, TransportError
 
 P = TypeVar("P")
 _LENGTH = struct.Struct(">i")
 FIRST_BUFFER = 64 << 10
-RENEWAL_S = 0.5  # so long before its login ends another connection is made ...
-LEAST_LOGIN_S = 1.0  # ... and no sooner than so long after it was made, however short a login holds
+RENEWAL_S = 0.5  # so long before its login ends another connection is made
 HIDDEN_S = 1.0  # so long what has come of an answer may lie unread, to be read with more: then it is heard
 LEAST_WAIT_S, MOST_WAIT_S = 0.02, 0.1  # between two requests of which the first has brought nothing
 MOST_THROTTLE_S = 60.0  # Kafka's quotas come to seconds; a wrong number is not to silence a broker for weeks
@@ -89,8 +88,7 @@ class BrokerLink(Generic[P]):
         self.connecting = False
         self.failures = 0
         self.down = False  # its connection has failed, and no answer has come since
-        self.distrusted = ""  # why no request goes there, since its last connection was refused by us
-        self._connected_at = self._asked_at = 0.0
+        self._asked_at = 0.0
         self._renew_at = float("inf")
         self.not_before = 0.0  # the clock's; a broker that throttles, or can't be reached, is left alone
         self.pending: dict[Key, P] | None = None
@@ -106,7 +104,7 @@ class BrokerLink(Generic[P]):
 
     def connected(self, transport: Transport, now: float) -> None:
         """The broker has let us in, maybe for a time."""
-        self.transport, self.distrusted, self._connected_at = transport, "", now
+        self.transport = transport
         left_s = transport.session_ends - now
         self._renew_at = transport.session_ends - min(RENEWAL_S, left_s / 2)
 
@@ -124,7 +122,6 @@ class BrokerLink(Generic[P]):
         if self.transport is None or now < self._renew_at:
             return False
         self.disconnect()
-        self.not_before = max(self.not_before, self._connected_at + LEAST_LOGIN_S)
         return True
 
     def lose(self, error: Exception, now: float) -> None:
@@ -132,7 +129,6 @@ class BrokerLink(Generic[P]):
         self.disconnect()
         self.failures, self.down = self.failures + 1, True
         self.not_before = now + backoff(self.failures, error)
-        self.distrusted = str(error) if isinstance(error, Distrusted) else ""
 
     def record_answer(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
         """Record that a whole answer has come; returns the partitions of its request."""

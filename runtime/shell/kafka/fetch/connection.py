@@ -13,12 +13,25 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sparkcohort.runtime.kafka import sasl
 from sparkcohort.runtime.kafka.addresses import bare, joined
-from sparkcohort.runtime.kafka.fetch_messages import address_error
+from sparkcohort.runtime.kafka.fetch_messages import (
+    API_VERSIONS,
+    NO_TAGS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    VERSIONS,
+    Cursor,
+    MalformedResponse,
+    Node,
+    address_error,
+    compact_string,
+    framed,
+    is_flexible,
+)
 from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
 from sparkcohort.runtime.shell.kafka.tokens import TokenSource, source_of
 from sparkcohort.runtime.shell.options.connection_settings import (
@@ -40,16 +53,18 @@ __all__ = [
     "TransportError",
     "UnsupportedBroker",
     "connect",
+    "connect_to",
     "unsupported",
 ]
 
-SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 33, 34, 35
 LARGEST_ANSWER = 1 << 20  # of a broker that we don't know yet; its list of versions takes a thousandth of this
 MOST_EXPECTED = 512 << 10  # well below what the system keeps for a connection
 _TLS_RECORD = 32 << 10  # bytes of a record may be in OpenSSL's hands already, and one is 16 KiB at most
 SOFTWARE_NAME, SOFTWARE_VERSION = b"sparkcohort", b"0.1.0"  # for the brokers' statistics
 _PLAINTEXT = "is it a plaintext port? see kafka.security.protocol"
+
+_SHORT, _INT, _LONG, _API_VERSION = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">hhh")
 
 Versions: TypeAlias = Mapping[int, tuple[int, int]]
 _Socket: TypeAlias = socket.socket | ssl.SSLSocket
@@ -164,6 +179,26 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
     raise TransportError("; ".join(dict.fromkeys(failures)))
 
 
+def connect_to(
+    node: Node, settings: Settings, timeout_s: float, required: Mapping[int, int | Sequence[int]] = VERSIONS
+) -> Transport:
+    """A connection to a broker that speaks what is needed: of each request this version, or one of these.
+
+    Raises TransportError, UnsupportedBroker if it doesn't.
+    """
+    transport = connect(node.host, node.port, settings, timeout_s)
+    for api, versions in required.items():
+        usable = (versions,) if isinstance(versions, int) else versions
+        least, most = transport.versions.get(api, (0, -1))
+        if not any(least <= version <= most for version in usable):
+            transport.close()
+            numbers = " or ".join(map(str, usable))
+            raise UnsupportedBroker(
+                f"{joined(node.host, node.port)} doesn't speak version {numbers} of Kafka's request {api}"
+            )
+    return transport
+
+
 def _resolve(host: str, port: int, settings: Settings) -> list[tuple[int, Any]]:
     wrong = address_error(bare(host), port)
     if wrong:
@@ -241,6 +276,10 @@ class _Setup:
             if self._settings.mechanism:
                 ends = self._login(versions)
             return Transport(self._server, self._socket, versions, ends, self._hint())
+        except MalformedResponse:
+            self._socket.close()
+            words = "sent an answer that is cut short: it does not speak Kafka's protocol"
+            raise TransportError(f"{self._server} {words}") from None
         except BaseException:
             self._socket.close()
             raise
@@ -296,18 +335,15 @@ class _Setup:
 
     def _versions(self) -> Versions:
         """What the broker speaks; one that knows no version 3 of this question is asked in version 0."""
-        body = _compact(SOFTWARE_NAME) + _compact(SOFTWARE_VERSION) + b"\0"
+        body = compact_string(SOFTWARE_NAME) + compact_string(SOFTWARE_VERSION) + NO_TAGS
         answer = self._ask(API_VERSIONS, 3, body)
-        (error,) = answer.take(">h")
+        (error,) = answer.unpack(_SHORT)
         if error == UNSUPPORTED_VERSION:
             answer = self._ask(API_VERSIONS, 0, b"")
-            (error,) = answer.take(">h")
-            entries = [answer.take(">hhh") for _ in range(answer.take(">i")[0])] if not error else []
-        else:
-            entries = answer.tagged_entries() if not error else []
+            (error,) = answer.unpack(_SHORT)
         if error:
             raise TransportError(f"{self._server} won't tell its versions: Kafka's error {error}")
-        return {key: (least, most) for key, least, most in entries}
+        return dict(answer.array(_version_range))
 
     def _login(self, versions: Versions) -> float:
         """Log in; the monotonic time until which it holds, inf for ever."""
@@ -316,10 +352,10 @@ class _Setup:
             old = f"{self._server} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
             # librdkafka would log in there without SCRAM's least number of iterations, also at an impostor's port.
             raise UnsupportedBroker(old) if mechanism == "PLAIN" else Distrusted(old)
-        answer = self._ask(SASL_HANDSHAKE, 1, _string(mechanism))
-        (error,) = answer.take(">h")
+        answer = self._ask(SASL_HANDSHAKE, 1, compact_string(mechanism, flexible=False))
+        (error,) = answer.unpack(_SHORT)
         if error:
-            offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
+            offered = ", ".join(answer.array(Cursor.text))
             raise ConnectionRefused(f"{self._server} refused {mechanism}: {_login_words(error, offered)}")
         version = min(1, versions[SASL_AUTHENTICATE][1])
         login = self._login_messages(mechanism)
@@ -349,13 +385,13 @@ class _Setup:
 
     def _authenticate(self, version: int, message: bytes) -> tuple[bytes, int]:
         """One message of the login: the broker's, and for how many ms the session holds (0: for ever)."""
-        answer = self._ask(SASL_AUTHENTICATE, version, struct.pack(">i", len(message)) + message)
-        (error,) = answer.take(">h")
-        reason = answer.string()
+        answer = self._ask(SASL_AUTHENTICATE, version, _INT.pack(len(message)) + message)
+        (error,) = answer.unpack(_SHORT)
+        reason = answer.string().decode(errors="replace")
         if error:
             raise ConnectionRefused(self._no_login(reason or f"Kafka's error {error}"))
-        data = answer.data()
-        return data, answer.take(">q")[0] if version else 0
+        data = answer.blob()
+        return data, answer.unpack(_LONG)[0] if version else 0
 
     def _no_login(self, reason: str, *, by_us: bool = False) -> str:
         if self._tokens is not None and self._token is not None:
@@ -370,18 +406,16 @@ class _Setup:
             return f"{message}; see the broker, and who may be between it and us"
         return f"{message}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"
 
-    def _ask(self, key: int, version: int, body: bytes) -> _BrokerAnswer:
-        """Send one request and wait for its answer; ApiVersions alone has the flexible header, from version 3."""
+    def _ask(self, key: int, version: int, body: bytes) -> Cursor:
+        """Send one request and wait for its answer; that of ApiVersions has the old header in every version (KIP-511)."""
         self._last_id += 1
-        head = struct.pack(">hhi", key, version, self._last_id) + _string(self._settings.client_id)
-        if key == API_VERSIONS and version >= 3:
-            head += b"\0"
+        request = framed(key, version, self._last_id, self._settings.client_id, body)
         try:
-            self._arm().sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-            (size,) = struct.unpack(">i", self._receive(4))
+            self._arm().sendall(request)
+            (size,) = _INT.unpack(self._receive(4))
             if not 4 <= size <= LARGEST_ANSWER:
                 raise self._stranger()
-            answer = _BrokerAnswer(self._server, self._receive(size))
+            answer = Cursor(self._receive(size), 0, size, is_flexible(key, version))
         except TimeoutError:
             raise TransportError(f"{self._server} gave no answer in time; {self._doubt()}") from None
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
@@ -390,7 +424,7 @@ class _Setup:
             raise ConnectionRefused(f"{self._server} {_tls_words(error)}") from None
         except OSError as error:
             raise TransportError(f"{self._server} {_closing_words(error)}; {self._doubt()}") from None
-        if answer.take(">i") != (self._last_id,):
+        if answer.unpack(_INT) != (self._last_id,):
             raise self._stranger()
         return answer
 
@@ -418,63 +452,7 @@ class _Setup:
         return "see kafka.security.protocol and the broker's log"
 
 
-class _BrokerAnswer:
-    """The bytes of one answer, taken from front to back; raises TransportError where it is too short."""
-
-    def __init__(self, server: str, data: bytearray) -> None:
-        self._server = server
-        self._data = data
-        self._position = 0
-
-    def take(self, layout: str) -> tuple[Any, ...]:
-        """The next fields, in struct's notation."""
-        try:
-            fields = struct.unpack_from(layout, self._data, self._position)
-        except struct.error:
-            raise TransportError(
-                f"{self._server} sent an answer that is cut short: it does not speak Kafka's protocol"
-            ) from None
-        self._position += struct.calcsize(layout)
-        return fields
-
-    def string(self) -> str:
-        """A string; "" for null."""
-        (size,) = self.take(">h")
-        return bytes(self.take(f"{max(size, 0)}s")[0]).decode(errors="replace")
-
-    def data(self) -> bytes:
-        """Bytes; none for null."""
-        (size,) = self.take(">i")
-        return bytes(self.take(f"{max(size, 0)}s")[0])
-
-    def tagged_entries(self) -> list[tuple[Any, ...]]:
-        """A compact array of three int16 each, followed by tags."""
-        entries = []
-        for _ in range(self._varint() - 1):
-            entries.append(self.take(">hhh"))
-            self._skip_tags()
-        return entries
-
-    def _skip_tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()
-            self.take(f"{self._varint()}x")
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self.take("B")
-            value |= (byte & 127) << shift
-            if byte < 128:
-                break
-        return value
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-def _compact(text: bytes) -> bytes:
-    """A compact string of fewer than 127 bytes."""
-    return bytes([len(text) + 1]) + text
+def _version_range(answer: Cursor) -> tuple[int, tuple[int, int]]:
+    key, least, most = answer.unpack(_API_VERSION)
+    answer.tags()
+    return key, (least, most)

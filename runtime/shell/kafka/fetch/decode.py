@@ -15,7 +15,7 @@ from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
-from sparkcohort.runtime.shell.kafka.fetch.record_source import (
+from sparkcohort.runtime.shell.kafka.fetch.events import (
     Event,
     Largest,
     MalformedRecordError,

@@ -2,8 +2,8 @@
 
 One thread does it all, in ``poll``: it asks each broker for what its partitions lack, and reads an answer while the next
 one is on its way.  Nothing is made per record, and little per request.  What this can't do (brokers and records that it
-doesn't know) it gives up, all of it, for ``source`` to hand to librdkafka.  A broker that refuses us is tried again,
-ever more slowly; one that we refuse fails its partitions.
+doesn't know) it gives up, all of it, for ``source`` to hand to librdkafka.  A broker that refuses us, or
+that we refuse, is tried again, ever more slowly.
 
 Sources: KIP-227 (sessions), KIP-320 and KIP-595 (epochs and divergence), KIP-392 (nearest replica), KIP-516 (topic ids),
 KIP-219 (throttling), KIP-74 (limits); Kafka's ``FetchCollector``.
@@ -21,7 +21,6 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from sparkcohort.native import _native
-from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.kafka.fetch_messages import (
     NO_ID,
     FetchAnswer,
@@ -34,6 +33,7 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 from sparkcohort.runtime.kafka.fetch_session import Key, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
     LEADER_CHANGED,
     LEAST_BYTES,
@@ -52,10 +52,10 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import (
     Transport,
     TransportError,
     UnsupportedBroker,
+    connect_to,
 )
 from sparkcohort.runtime.shell.kafka.fetch.decode import NotYet, PartDecoder
-from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
-from sparkcohort.runtime.shell.kafka.fetch.record_source import (
+from sparkcohort.runtime.shell.kafka.fetch.events import (
     BATCH_RECORDS,
     EndOfLog,
     Event,
@@ -86,6 +86,7 @@ class FetchClient:
     def __init__(
         self,
         conf: Mapping[str, Any],
+        cluster: ClusterClient,
         *,
         columns: Columns,
         batch_bytes: int,
@@ -94,7 +95,7 @@ class FetchClient:
     ) -> None:
         """``conf``: all settings, librdkafka's.  Raises TransportError, ValueError for values that can't be used.
 
-        ``largest`` bounds a record further than ``receive.message.max.bytes`` does.
+        ``cluster`` tells who leads what; ``largest`` bounds a record further than ``receive.message.max.bytes`` does.
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
         self._settings = Settings.parse(conf)
@@ -108,8 +109,7 @@ class FetchClient:
         self._assigned: dict[TopicPartition, Partition] = {}
         self._ready: deque[tuple[Partition, _native.Part | Event]] = deque()
         self._links: dict[int, Link] = {}
-        asker = MetadataClient(servers(bootstrap_of(conf)), self._settings)
-        self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
+        self._cluster = Cluster(cluster, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = BackgroundWork()
         self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``RecordSource``
         self.tells_ids = True  # until the cluster has told topics without
@@ -160,17 +160,14 @@ class FetchClient:
         """What is assigned, if it is."""
         return self._assigned.get(tp)
 
-    def distrusted(self) -> str:
-        """Why some broker is not let in by us, if that is so."""
-        return next((link.distrusted for link in self._links.values() if link.distrusted), self._cluster.distrusted)
+    def log_end(self, tp: TopicPartition) -> int | None:
+        """The log's end as last heard; see ``RecordSource``."""
+        partition = self._assigned.get(tp)
+        return partition.log_end if partition is not None else None
 
     def silence(self) -> dict[TopicPartition, float]:
         """For how long leaders have owed an answer; see ``RecordSource``."""
         return overdue_seconds(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
-
-    def remaining_spans(self) -> dict[TopicPartition, tuple[int, int]]:
-        """The spans of what is assigned, from where nothing has been handed out yet."""
-        return {tp: (p.next_offset, p.end) for tp, p in self._assigned.items() if not p.ended}
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -181,7 +178,6 @@ class FetchClient:
         self._links.clear()
         self._assigned.clear()
         self._ready.clear()
-        self._cluster.close()
 
     # --- handing out ----------------------------------------------------------------------------
 
@@ -249,18 +245,14 @@ class FetchClient:
             if partition.replica >= 0 and partition.replica not in self._cluster.nodes:  # the leader may name it again
                 missing, partition.replica, partition.not_before = True, -1, now + BACKOFF_S
             pending = pending or partition.replica >= 0 or partition.not_before > now
-            distrusted = self._distrusted(partition, now)
-            if distrusted:
-                self._fail(partition, KafkaError._AUTHENTICATION, distrusted)
-            elif partition.node not in self._cluster.nodes:
+            if partition.node not in self._cluster.nodes:
                 missing = True
             elif partition.position < partition.end:
                 by_node.setdefault(partition.node, []).append(partition)
         # A broker that can't be reached may lead no more, though no other broker has said so yet.
         missing = missing or any(node in by_node and link.failures for node, link in self._links.items())
         if topics and self._cluster.is_due(missing, now):
-            silent = [link.address for link in self._links.values() if link.failures]
-            self._cluster.ask(self._jobs, topics, silent, self._take_metadata)
+            self._cluster.ask(self._jobs, topics, self._take_metadata)
         for node in self._links.keys() - by_node.keys():
             self._links[node].base = {}
         done = [self._ask_records(self._link(node), share, len(by_node), now) for node, share in by_node.items()]
@@ -333,7 +325,7 @@ class FetchClient:
 
     def _connect(self, link: Link) -> None:
         work = partial(connect_to, link.address, self._settings, self._settings.setup_timeout_s)
-        self._jobs.start(work, partial(self._connected, link), None)
+        self._jobs.start(work, partial(self._connected, link))
         link.connecting = True
 
     def _connected(self, link: Link, result: Transport | Exception) -> None:
@@ -362,13 +354,6 @@ class FetchClient:
         CLIENT_LOG.info("%s", error)
         refused = isinstance(error, ConnectionRefused)
         self._on_error(KafkaError(KafkaError._AUTHENTICATION if refused else KafkaError._TRANSPORT, str(error)))
-
-    def _distrusted(self, partition: Partition, now: float) -> str:
-        """Why the broker to fetch from, or any that could tell which it is, is not let in by us; "" while it is tried."""
-        link = self._links.get(partition.node)
-        if link is None:
-            return "" if partition.node in self._cluster.nodes else self._cluster.refusal(now)
-        return link.distrusted if now < link.not_before else ""
 
     # --- metadata -------------------------------------------------------------------------------
 

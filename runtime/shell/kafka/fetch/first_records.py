@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any, Final, TypeAlias
 
 from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.new_source import bounds, new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.record_source import Event, Records, RecordSource
-from sparkcohort.runtime.values.columns import with_timestamp
+from sparkcohort.runtime.shell.kafka.fetch.events import Event, Records
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.settings import bounds
+from sparkcohort.runtime.values.columns import Columns, with_timestamp
 
 QUEUE: Final = 64 << 10
+POLL_S: Final = 0.1
+MOST_RECORDS: Final = 1_000
 NO_END: Final = 2**63 - 1
 TIMESTAMPS: Final = with_timestamp(())
 MICROSECONDS: Final = 1000
@@ -32,31 +36,30 @@ def read_first_records(
 
     A partition that has none, or fails, is left out.  Raises KafkaException for settings that librdkafka refuses.
     """
+    for events in poll_once_each({**conf, **bounds(QUEUE)}, TIMESTAMPS, positions, timeout_s):
+        tell(list(_first_records(events, positions)))
+        if ended():
+            return
+
+
+def poll_once_each(
+    conf: Mapping[str, Any],
+    columns: Columns,
+    positions: Positions,
+    timeout_s: float,
+    is_answer: Callable[[Event], bool] = lambda _: True,
+) -> Iterator[list[Event]]:
+    """The answers of each poll, until all partitions have answered or the time is over; the end of a log and an error are answers, too."""
     if not positions:
         return
-    source = new_record_source({**conf, **bounds(QUEUE)}, columns=TIMESTAMPS)
-    try:
+    waiting, deadline = set(positions), time.monotonic() + timeout_s
+    with closing(RecordSource(conf, columns=columns)) as source:
         source.assign({tp: (offset, NO_END) for tp, offset in positions.items()})
-        _poll(source, dict(positions), timeout_s, tell, ended)
-    finally:
-        source.close()
-
-
-def _poll(
-    source: RecordSource,
-    positions: dict[TopicPartition, int],
-    timeout_s: float,
-    tell: Callable[[FirstRecords], None],
-    ended: Callable[[], bool],
-) -> None:
-    deadline = time.monotonic() + timeout_s
-    while positions and not ended() and time.monotonic() < deadline:
-        events = source.poll(0.1)
-        tell(list(_first_records(events, positions)))
-        done = {event.tp for event in events} & positions.keys()  # the end of the log and an error, too, are answers
-        source.unassign(done)
-        for tp in done:
-            del positions[tp]
+        while waiting and time.monotonic() < deadline:
+            events = [event for event in source.poll(POLL_S, MOST_RECORDS) if event.tp in waiting and is_answer(event)]
+            source.unassign({event.tp for event in events})
+            waiting -= {event.tp for event in events}
+            yield events
 
 
 def _first_records(events: Iterable[Event], positions: Positions) -> Iterator[tuple[TopicPartition, FirstRecord]]:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
@@ -45,25 +45,28 @@ from sparkcohort.runtime.batches.range_progress import (
     TransactionAnswer,
     UnansweredQuestion,
 )
+from sparkcohort.runtime.kafka.cluster_messages import shown_id
+from sparkcohort.runtime.kafka.fetch_messages import NO_ID
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.blocking_client import BlockingClient
-from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.pieces import Elsewhere, Piece
-from sparkcohort.runtime.shell.kafka.fetch.record_source import (
+from sparkcohort.runtime.shell.kafka import blocking_client, clients
+from sparkcohort.runtime.shell.kafka.fetch.events import (
     EndOfLog,
     Event,
     MalformedRecordError,
     PartitionError,
+    Piece,
     Records,
 )
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.kafka.fetch.relay import RelayedReader
 
 __all__ = ["DataLossError", "FetchError", "RangeReader", "is_of_another_log"]
 
 POLL_S: Final = 0.1
 ASK_S: Final = 5.0  # how long one question about a log's range may take
-MOST_SHORT: Final = 3  # how often in a row memory may be short
 MOST_WORDS: Final = 500  # about where all partitions of a task stand
 REFUSED_MS: Final = 5_000  # a wrong password doesn't get better with time
 
@@ -81,7 +84,6 @@ _FAILURES: Final = {
     **dict.fromkeys(_CORRUPT, FailureKind.CORRUPT),
     KafkaError._LOG_TRUNCATION: FailureKind.TRUNCATED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: FailureKind.NO_PERMISSION,
-    KafkaError._AUTHENTICATION: FailureKind.LOGIN_REFUSED,
 }
 
 
@@ -109,23 +111,21 @@ class RangeReader:
         fail_on_data_loss: bool = True,
         poll_timeout_ms: int = 120_000,
         on_data_loss: Callable[[str], None] = _log.warning,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: RelayedReader | None = None,
     ) -> None:
         """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from a silent leader."""
-        self._conf = dict(conf)
-        self._source = new_record_source(conf, columns=columns)
+        self._committed = conf.get("isolation.level") == "read_committed"
+        self._source = RecordSource(conf, columns=columns)
         self.malformed = self._source.malformed
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
-        self._cluster = BlockingClient(conf)
         self._ids: Mapping[str, str] = {}
         self._recreated: set[str] = set()  # topics that had another id when this read began
         self._unidentified: set[str] = set()  # topics of which the client doesn't tell whose records it gives
         self.replaced: set[str] = set()  # topics that were deleted and created again while they were read
         self._elsewhere = elsewhere
         self._reassigned: set[TopicPartition] = set()  # since the last poll, whose other events belong to the past
-        self._short = 0  # of memory, times in a row
         self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
 
     def read(self, ranges: Sequence[Range], ids: Mapping[str, str] | None = None) -> Iterator[Piece]:
@@ -156,7 +156,6 @@ class RangeReader:
     def close(self) -> None:
         """Close the connections; the reader can't be used again."""
         self._source.close()
-        self._cluster.close()
 
     # --- one range -----------------------------------------------------------------------------------
 
@@ -187,8 +186,6 @@ class RangeReader:
         result = range_progress.step(old, event, self._rules(tp.topic), time.monotonic(), self._idle_s)
         progress.active[tp] = result.progress
         progress.missing -= result.progress.position - old.position
-        if result.progress.position > old.position:
-            self._short = 0
         yield from self._carry_out(progress, result, batch)
 
     def _carry_out(self, progress: _ReadProgress, result: RangeStep, batch: pa.RecordBatch | None) -> Iterator[Piece]:
@@ -287,26 +284,16 @@ class RangeReader:
                 raise malformed
 
     def _poll(self, progress: _ReadProgress) -> list[Event]:
-        """What the source has; where memory runs out, all that it has received is thrown away and fetched again."""
+        """What the source has.  Raises FetchError where memory runs out: another attempt of the task may have more."""
         try:
             # Not more than what is missing: a small range of a big log must not cost ten thousand records.
             return self._source.poll(POLL_S, progress.missing)
         except MemoryError as error:
-            self._short += 1
-            if self._short >= MOST_SHORT:
-                places = (
-                    f"{range_progress.where(each)} at offset {each.position}" for each in progress.active.values()
-                )
-                raise FetchError(
-                    f"no memory for what is read of {'; '.join(places)[:MOST_WORDS]} ({str(error) or 'librdkafka'}): give the "
-                    "executors more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
-                ) from error
-            for reading in progress.active.values():
-                if reading.question is not LogQuestion.EXISTENCE:
-                    for _ in self._carry_out(progress, RangeStep(reading, (FetchFrom(reading.position),)), None):
-                        pass
-            time.sleep(POLL_S)
-            return []
+            places = (f"{range_progress.where(each)} at offset {each.position}" for each in progress.active.values())
+            raise FetchError(
+                f"no memory for what is read of {'; '.join(places)[:MOST_WORDS]} ({str(error) or 'librdkafka'}): give the "
+                "executors more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
+            ) from error
 
     def _heed_complaints(self, progress: _ReadProgress) -> Iterator[Piece]:
         """Errors of the client that name no partition."""
@@ -318,7 +305,7 @@ class RangeReader:
             for tp in tuple(progress.active):
                 yield from self._step(progress, tp, PartitionDoubted())
 
-    def _read_elsewhere(self, progress: _ReadProgress, elsewhere: Elsewhere) -> Iterator[Piece]:
+    def _read_elsewhere(self, progress: _ReadProgress, elsewhere: RelayedReader) -> Iterator[Piece]:
         """Have the driver read what doesn't come."""
         silence, start_s = self._source.silence(), time.monotonic()
         stuck = [
@@ -346,17 +333,20 @@ class RangeReader:
         try:
             match question:
                 case LogQuestion.EXISTENCE:
-                    exists = self._source.exists(tp, timeout_s)
-                    expected_id = exists and self._ids.get(tp.topic)
-                    return ExistenceAnswer(
-                        exists, self._cluster.topic_ids([tp.topic], timeout_s).get(tp.topic, "") if expected_id else ""
-                    )
+                    topic = blocking_client.topic(self._source.cluster, tp.topic, timeout_s)
+                    tells_id = self._ids.get(tp.topic) and topic.topic_id != NO_ID
+                    topic_id = shown_id(topic.topic_id) if tells_id else ""
+                    return ExistenceAnswer(tp.partition in topic.leaders, topic_id)
                 case LogQuestion.OPEN_TRANSACTION:
-                    if self._conf.get("isolation.level") != "read_committed":
+                    if not self._committed:
                         return TransactionAnswer(is_open=False)
-                    return TransactionAnswer(is_open=self._cluster.uncommitted_end(tp, timeout_s) >= end)
+                    _, log_end = blocking_client.log_range(self._source.cluster, tp, timeout_s, committed=False)
+                    return TransactionAnswer(is_open=log_end >= end)
                 case _:
-                    return LogRangeAnswer(question, *self._source.log_range(tp, timeout_s))
+                    first, log_end = blocking_client.log_range(
+                        self._source.cluster, tp, timeout_s, committed=self._committed
+                    )
+                    return LogRangeAnswer(question, first, log_end)
         except (KafkaException, TimeoutError) as error:
             self._idle_s += time.monotonic() - start_s
             return UnansweredQuestion(question, clients.text_of(error))
@@ -364,7 +354,7 @@ class RangeReader:
     def _recreated_topics(self) -> set[str]:
         """Topics that seem to have another id now; raises FetchError when no broker answers."""
         try:
-            ids = self._cluster.topic_ids(sorted(self._ids), ASK_S)
+            ids = blocking_client.topic_ids(self._source.cluster, sorted(self._ids), ASK_S)
         except (KafkaException, TimeoutError) as error:
             raise FetchError(
                 f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {clients.text_of(error)}"

@@ -1,246 +1,314 @@
-"""The seam to Kafka's bytes: partitions and positions in, Arrow record batches out.
+"""The source of record batches: partitions and positions in, Arrow record batches out.
 
-One ``RecordSource`` is one Kafka client that is assigned, never joins a group and never stores an offset.  Everything
-above it (``range_reader``, ``prefetch``) knows batches and positions only, so another decoder can take a source's place; which
-one it is, ``new_source`` decides.
+Everything above it (``range_reader``, ``prefetch``) knows batches and positions only.  Our own ``FetchClient`` reads where it can;
+confluent-kafka's consumer reads where it can't: settings, brokers and record formats that only librdkafka has.  librdkafka makes an
+object of every record, and Python another: sixteen times the CPU.  So where a broker or a record was the reason, our own client is
+tried again after a while: brokers are upgraded and old records age out.  All partitions go on there from where they stand.
+
+``COHORT_NATIVE=librdkafka`` in the environment of the executors (and their agents, which inherit it) chooses the consumer, for
+diagnosis and for the tests that both have to pass.
 """
 
 from __future__ import annotations
 
-import uuid
-from abc import ABC, abstractmethod
+import logging
+import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
-from sparkcohort.runtime.batches.offset_runs import OffsetRuns
-from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.calls import MAX_MALFORMED_COUNTS, MalformedCount
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import tokens
-from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
-from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
-from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN, column, value_of
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
+from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError
+from sparkcohort.runtime.shell.kafka.fetch.consumer_client import ConsumerClient
+from sparkcohort.runtime.shell.kafka.fetch.events import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    Event,
+    Largest,
+    PartitionError,
+    Records,
+)
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.settings import UNHURRIED, librdkafka_reason, settings_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
+from sparkcohort.runtime.values.columns import Columns, raw_columns
 
-BATCH_RECORDS = 10_000
-BATCH_BYTES = 4 << 20
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.kafka.fetch.value_decoding import ValueDecoding
 
-_DEFAULTS = column(lambda row: row.reading)
-_FORCED = column(lambda row: row.reading_forced)
-_GROUP_ERRORS = frozenset(
-    (
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._WAIT_COORD,
-    )
-)
+SWITCH = "COHORT_NATIVE"
+BY_LIBRDKAFKA = "librdkafka"
+RETURN_S, MOST_RETURN_S = (
+    300.0,
+    3600.0,
+)  # after so long our own client is tried again; doubled each time that was in vain
+HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
 
-
-class MalformedRecordError(CohortError):
-    """A record that Spark's row can't hold; the message names topic, partition and offset."""
+_log = logging.getLogger("sparkcohort.record_source")
 
 
-class Largest(NamedTuple):
-    """Bytes that a record may have, and what to do about a larger one."""
-
-    nbytes: int
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Consecutive visible records of one partition; ``batch`` is None when all lie behind the end asked for."""
-
-    tp: TopicPartition
-    next_offset: int  # follows the last record seen, which may lie behind the end asked for
-    batch: pa.RecordBatch | None
-    nbytes: int  # what the batch holds of its own, shared constant columns left out
-    runs: OffsetRuns | None = None  # the offsets of the batch's rows
-
-
-@dataclass(frozen=True, slots=True)
-class EndOfLog:
-    """The broker has nothing visible before ``offset``, which was the end of the partition just now."""
-
-    tp: TopicPartition
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionError:
-    """An error of one partition; it delivers nothing more until it is assigned again."""
-
-    tp: TopicPartition
-    error: KafkaError | MalformedRecordError
-    offset: int = -1  # where fetching stood, if the client tells
-
-    @property
-    def code(self) -> int:
-        """Kafka's or librdkafka's number of the error; 0 for what is wrong with a record."""
-        return self.error.code() if isinstance(self.error, KafkaError) else 0
-
-
-Event: TypeAlias = Records | EndOfLog | PartitionError
-
-
-# A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
-# 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
-UNHURRIED = column(lambda row: row.reading_unhurried)
-
-
-class RecordSource(ABC):
+class RecordSource:
     """Assigned partitions of one Kafka cluster as a stream of events; for one thread at a time.
 
-    ``last_error`` is what the client last complained about, for messages of time-outs; ``complaints`` are the codes of
-    errors that came without a partition, until the caller empties it; ``malformed`` counts what could not be decoded, by
-    topic and reason, as long.
+    It never joins a group and never stores an offset.  ``last_error`` is what the client last complained about, for messages of
+    time-outs; ``complaints`` are the codes of errors that came without a partition, until the caller empties it; ``malformed``
+    counts what could not be decoded, by topic and reason, as long.
     """
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
-        """No complaints yet; ``conf`` are the client's settings, whose secrets no complaint is to quote."""
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        columns: Columns,
+        batch_bytes: int = BATCH_BYTES,
+        unhurried: bool = False,
+        largest: Largest | None = None,
+        threads: int = 1,
+    ) -> None:
+        """``conf`` is librdkafka's; no connection is awaited.  Raises KafkaException for settings that librdkafka refuses.
+
+        ``threads`` decode what is inside of keys and values, if that is asked for.  ``unhurried``: no reader waits for the next
+        record, as a rule; readers that can be paced call for ``pace``.  ``largest``: larger records are an error; librdkafka has
+        them unpacked before it can be asked.
+        """
         self._conf = conf
+        self._columns, self._batch_bytes, self._largest = raw_columns(columns), batch_bytes, largest
+        self._unhurried = UNHURRIED if unhurried else {}
         self.last_error = ""
         self.complaints: set[int] = set()
         self.malformed: Counter[tuple[str, str]] = Counter()
+        self.cluster = ClusterClient(conf)
+        """For other questions to the same cluster."""
+        self._process = os.getpid()
+        self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
+        # Until when a partition waits for a schema or the next poll; nothing of it is fetched.
+        self._resume_at: dict[TopicPartition, float] = {}
+        self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
+        self._return_at, self._return_s = float("inf"), RETURN_S
+        self._throttled_s = 0.0  # by our own clients before this one
+        self._closed = False
+        self._fetcher: FetchClient | None = None
+        self._librdkafka: ConsumerClient | None = None
+        self._decoding = self._new_decoding(columns, threads) if self._columns != columns else None
+        reason = f"{SWITCH}={BY_LIBRDKAFKA}" if os.environ.get(SWITCH) == BY_LIBRDKAFKA else self._open_fetcher()
+        if reason:
+            _log.info("records are fetched by librdkafka: %s", reason)
+            self._librdkafka = self._new_consumer()
 
-    def prepare(self) -> None:  # noqa: B027  most have nothing to do
-        """Do what the first record would else have to wait for."""
+    def _open_fetcher(self) -> str:
+        """Make our own client; returns why it can't be made, "" where it is."""
+        try:
+            reason = librdkafka_reason(self._conf)
+            if not reason:
+                self._fetcher = FetchClient(
+                    settings_of(self._conf),
+                    self.cluster,
+                    columns=self._columns,
+                    batch_bytes=self._batch_bytes,
+                    on_error=self._on_error,
+                    largest=self._largest,
+                )
+        except (TransportError, ValueError) as error:  # a certificate's file that isn't there, say
+            return str(error)
+        return reason
 
-    def share(self) -> float:
-        """Of a buffer, what may be kept of what is handed out.
+    def _new_consumer(self) -> ConsumerClient:
+        held_back = {**self._unhurried, **self._conf}
+        return ConsumerClient(held_back, columns=self._columns, batch_bytes=self._batch_bytes, on_error=self._on_error)
 
-        The client's queue, the fetch on its way, what messages cost beside their bytes, and the hand-over to the tasks take
-        the rest.
-        """
-        return 9 / 16
+    def _new_decoding(self, columns: Columns, threads: int) -> ValueDecoding:
+        from sparkcohort.runtime.shell.kafka.fetch.value_decoding import ValueDecoding  # noqa: PLC0415  most queries have none
 
-    def pace(self, seconds: float) -> None:  # noqa: B027  librdkafka is held back by settings (``UNHURRIED``)
-        """Ask a broker that has told all no sooner than so long after its answer; 0, as at first: at once."""
+        return ValueDecoding(columns, threads, self.malformed)
 
-    def wake(self) -> None:  # noqa: B027  as above
-        """From any thread: a ``poll`` under way, or else the next, returns."""
+    @property
+    def _client(self) -> FetchClient | ConsumerClient:
+        client = self._fetcher or self._librdkafka
+        assert client is not None  # noqa: S101  one of them from the constructor on
+        return client
 
-    @abstractmethod
+    # --- reading --------------------------------------------------------------------------------------------
+
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching partitions that are not assigned yet, each the records of its span [start, end).
 
         Fetching may go on behind the end until ``unassign``; what it finds there only moves ``next_offset``.
         """
+        self._forget(spans)
+        self._spans.update(spans)
+        self._client.assign(spans)
 
-    @abstractmethod
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching; what is queued of these partitions is thrown away."""
+        partitions = list(partitions)
+        self._forget(partitions)
+        self._client.unassign(partitions)
 
-    @abstractmethod
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            for entries in (self._spans, self._resume_at, self._pauses):
+                entries.pop(tp, None)
+
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
-        """Return what is there, at most ``records`` or about the source's bytes a batch; wait only when nothing is."""
+        """Return what is there, at most ``records`` or about the source's bytes a batch; wait only when nothing is.
 
-    @abstractmethod
-    def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """Ask the broker for the first available offset and the end (of the isolation level); raises KafkaException."""
+        Nothing comes of a partition as long as the schema of its next record can't be had.
+        """
+        if self._closed:
+            raise RuntimeError("the source is closed")
+        if os.getpid() != self._process:  # two would read from one connection
+            raise RuntimeError("the source is that of the process which forked this one")
+        if self._fetcher is None and time.monotonic() >= self._return_at:
+            self._return()
+        self._resume()
+        events = self._client.poll(timeout_s, records)
+        if (
+            self._fetcher is not None and self._fetcher.given_up and not events
+        ):  # else it may fail, with records in hand
+            self._hand_over(self._fetcher)
+        if self._decoding is None:
+            for event in events:
+                self._follow(event.tp, event)
+            return events
+        return self._decoded(events, self._decoding)
 
-    @abstractmethod
+    def _decoded(self, events: list[Event], decoding: ValueDecoding) -> list[Event]:
+        results: list[Event] = []
+        for event, outcome, bad in decoding.attempts(events):
+            if event.tp in self._resume_at or event.tp not in self._spans:
+                continue  # it was given up for another batch of this poll: positions move in order
+            if outcome is None or isinstance(outcome, Exception):
+                self._hold(event.tp, outcome)
+                continue
+            results.append(outcome)
+            self._follow(event.tp, event)
+            self._pauses.pop(event.tp, None)
+            decoding.note(event, bad)
+            if isinstance(outcome, PartitionError):
+                self.unassign([event.tp])
+        return results
+
+    def _follow(self, tp: TopicPartition, event: Event) -> None:
+        """Know where the partition stands, to go on from there."""
+        if isinstance(event, PartitionError):
+            self._spans.pop(tp, None)
+        elif tp in self._spans:
+            start, end = self._spans[tp]
+            self._spans[tp] = max(start, event.next_offset if isinstance(event, Records) else event.offset), end
+
+    def _hold(self, tp: TopicPartition, error: Exception | None) -> None:
+        """Throw away records that wait for their schema, or for the next poll, and fetch them again: kept, they would count for no limit."""
+        self._client.unassign([tp])
+        self._resume_at[tp] = 0.0
+        if error is not None:
+            self.last_error = str(error)
+            self._pauses[tp] = min(2 * self._pauses.get(tp, HOLD_S / 2), MOST_HOLD_S)
+            self._resume_at[tp] = time.monotonic() + self._pauses[tp]
+
+    def _resume(self) -> None:
+        now = time.monotonic()
+        due = [tp for tp, time_s in self._resume_at.items() if time_s <= now] if self._resume_at else []
+        for tp in due:
+            del self._resume_at[tp]
+        if due:
+            self._client.assign({tp: self._spans[tp] for tp in due})
+
+    # --- from one client to the other -----------------------------------------------------------------------
+
+    def _hand_over(self, fetcher: FetchClient) -> None:
+        _log.info("records are fetched by librdkafka for %g minutes: %s", self._return_s / 60, fetcher.given_up)
+        self._librdkafka = self._new_consumer()
+        self._throttled_s += fetcher.throttled_s
+        self._fetcher = None
+        fetcher.close()
+        self._go_on()
+        self._return_at = time.monotonic() + self._return_s
+        self._return_s = min(2 * self._return_s, MOST_RETURN_S)
+
+    def _return(self) -> None:
+        """Try our own client again; all partitions go on there, from where they stand."""
+        reason = self._open_fetcher()
+        if reason:
+            _log.info("records are fetched by librdkafka: %s", reason)
+            self._return_at = time.monotonic() + self._return_s
+            return
+        _log.info("fetching records without librdkafka is tried again")
+        if self._librdkafka is not None:
+            self._librdkafka.close()
+        self._librdkafka = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._client.assign({tp: span for tp, span in self._spans.items() if tp not in self._resume_at})
+
+    # --- what the client knows --------------------------------------------------------------------------------
+
+    def share(self) -> float:
+        """Of a buffer, what may be kept of what is handed out.
+
+        Our own client queues nothing but one answer of each broker.  librdkafka's queue, the fetch on its way, what messages cost
+        beside their bytes, and the hand-over to the tasks take the rest.
+        """
+        return 3 / 4 if self._fetcher is not None else 9 / 16
+
+    def pace(self, seconds: float) -> None:
+        """Ask a broker that has told all no sooner than so long after its answer; 0, as at first: at once.
+
+        librdkafka is held back by settings (``UNHURRIED``).
+        """
+        if self._fetcher is not None:
+            self._fetcher.pace_s = seconds
+
+    def wake(self) -> None:
+        """From any thread: a ``poll`` of our own client under way, or else the next, returns."""
+        fetcher = self._fetcher  # which the polling thread may give up
+        if fetcher is not None:
+            fetcher.wake()
+
     def log_end(self, tp: TopicPartition) -> int | None:
         """Where the log ended when the last fetch of this partition was answered, without asking; None: not known.
 
         Beside a poll of another thread it would never return: each waits for a lock that the other has.
         """
+        return self._client.log_end(tp)
 
-    tells_ids = False
-    """Whether ``topic_id`` tells, now."""
+    @property
+    def tells_ids(self) -> bool:
+        """Whether ``topic_id`` tells, now: librdkafka shows none, nor do old brokers."""
+        return self._fetcher is not None and self._fetcher.tells_ids
 
-    def topic_id(self, tp: TopicPartition) -> str:  # noqa: ARG002  librdkafka shows none
+    def topic_id(self, tp: TopicPartition) -> str:
         """The id of the topic whose records an assigned partition gives; "" if the client doesn't tell."""
-        return ""
+        partition = self._fetcher.partition(tp) if self._fetcher is not None else None
+        return partition.topic_name if partition is not None else ""
 
     def silence(self) -> Mapping[TopicPartition, float] | None:
         """For how many seconds the leaders of assigned partitions have owed an answer; None where that isn't known."""
-        return None
+        return self._fetcher.silence() if self._fetcher is not None else None
 
     def throttled_s(self) -> float | None:
         """For how many seconds brokers have asked to be left alone (KIP-219), in all; None where the client doesn't tell."""
-        return None
+        fetcher = self._fetcher  # as in ``wake``
+        return self._throttled_s + fetcher.throttled_s if fetcher is not None else None
 
-    @abstractmethod
-    def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
-        """Ask the cluster whether the partition exists; raises KafkaException when no broker answers."""
-
-    @abstractmethod
     def close(self) -> None:
         """Close the connections."""
+        self._closed = True
+        for client in (self._decoding, self._fetcher, self._librdkafka, self.cluster):
+            if client is not None:
+                client.close()
 
     def _on_error(self, error: KafkaError) -> None:
-        """Take an error of the client as a whole."""
+        """Take an error of the client as a whole; no secret of its settings is quoted."""
         failure = tokens.failure_of(self._conf) if error.code() == KafkaError._AUTHENTICATION else None
         if failure is not None:
             self.last_error = str(failure)
         elif error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:  # it hides why they are
             self.last_error = printable(redact_text(f"{error.name()}: {error.str()}", self._conf))
         self.complaints.add(error.code())
-
-    def _on_nowhere(self, error: KafkaError) -> None:
-        """Take an error that came as a record without a partition."""
-        if error.code() not in _GROUP_ERRORS:
-            self._on_error(error)
-
-
-def malformed_counts(counts: Mapping[tuple[str, str], int]) -> list[MalformedCount]:
-    """The counts of ``malformed`` for a report, highest first; those beyond ``MAX_MALFORMED_COUNTS`` are left out."""
-    most = sorted(counts.items(), key=lambda entry: -entry[1])[:MAX_MALFORMED_COUNTS]
-    return [MalformedCount(topic, reason, count) for (topic, reason), count in most]
-
-
-def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Mapping[str, Any]) -> PartitionError:
-    """librdkafka's error of a partition; of what it takes for damaged it says less than it knows."""
-    if error.code() == KafkaError._BAD_COMPRESSION:
-        most = value_of(settings_of(conf), "receive.message.max.bytes")
-        hint = (
-            f"librdkafka unpacks no batch of zstd to more than kafka.receive.message.max.bytes, {most}: set it to more"
-        )
-        error = KafkaError(error.code(), f"{error.str()} (maybe: {hint})")
-    return PartitionError(tp, error, offset)
-
-
-def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a source's client: the user's, between our defaults and what is forced."""
-    # A name of its own: the consumer never joins, so no permission on a group is needed either.
-    group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
-    return {**paced({**_DEFAULTS, **_without_aliases(conf)}), **_FORCED, **group}
-
-
-def librdkafkas(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a client of librdkafka, with its trust store read.  Raises KafkaException where they can't be read."""
-    try:
-        return with_trusted_certificates(settings_of(conf))
-    except ValueError as error:
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
-
-
-def timestamp_error(tp: TopicPartition, offset: int, milliseconds: int) -> MalformedRecordError:
-    """A timestamp that microseconds in 64 bits can't hold: Spark's own error."""
-    return MalformedRecordError(
-        f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] the timestamp {milliseconds} ms of topic {tp.topic} partition "
-        f"{tp.partition} offset {offset} does not fit into Spark's timestamp; the producer must write milliseconds",
-        "KAFKA_MALFORMED_RECORD_TIMESTAMP",
-    )
-
-
-def header_error(tp: TopicPartition, offset: int) -> MalformedRecordError:
-    """A header key that is not text."""
-    return MalformedRecordError(
-        f"a header key of topic {tp.topic} partition {tp.partition} offset {offset} is not valid UTF-8; "
-        "set includeHeaders to false, or leave headers out of .schema(...), to read the records without their headers"
-    )
-
-
-def _without_aliases(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Call settings by the names that our defaults have, so that a default never meets its alias."""
-    return {ROWS.get(name, UNKNOWN).alias_of or name: value for name, value in conf.items()}

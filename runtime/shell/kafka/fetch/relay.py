@@ -20,7 +20,7 @@ import pyarrow as pa
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.pieces import Piece
+from sparkcohort.runtime.shell.kafka.fetch.events import Piece
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 
 PIECE_BYTES: Final = 8 << 20

@@ -1,4 +1,4 @@
-"""The source over confluent-kafka's consumer: for logins and record formats that only librdkafka has.
+"""Records by confluent-kafka's consumer: for logins and record formats that only librdkafka has.
 
 Per record the only work in Python is what C-level ``map`` does over the messages of a whole batch; each is a Message
 object all the same, which is what it costs: one to two times what Kafka's consumer in Java does, and sixteen times our own client (docs/audit/benchmarks.md).
@@ -23,22 +23,21 @@ from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
-from sparkcohort.runtime.shell.kafka.fetch.record_source import (
-    BATCH_BYTES,
+from sparkcohort.runtime.shell.kafka.fetch.events import (
     BATCH_RECORDS,
     EndOfLog,
     Event,
     MalformedRecordError,
     PartitionError,
     Records,
-    RecordSource,
     header_error,
-    librdkafkas,
-    partition_error,
     timestamp_error,
 )
+from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
+from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
+from sparkcohort.runtime.shell.options.kafka_settings import value_of
 from sparkcohort.runtime.values.columns import Column, Columns, Field
 from sparkcohort.runtime.values.types import STRING
 
@@ -50,31 +49,39 @@ CHUNK, ROW_BYTES = 64, 40
 SETTLE_S = 0.1
 CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
+_GROUP_ERRORS = frozenset(
+    (
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._WAIT_COORD,
+    )
+)
 _log = logging.getLogger("sparkcohort.record_source")
 _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
 
 
-class ConsumerSource(RecordSource):
-    """See ``RecordSource``; ``conf`` are librdkafka settings (``record_source.settings_of``)."""
+class ConsumerClient:
+    """Assigned partitions as a stream of events, as ``RecordSource`` has them; ``on_error`` takes errors of no partition."""
 
-    def __init__(self, conf: Mapping[str, Any], *, columns: Columns, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(
+        self, conf: Mapping[str, Any], *, columns: Columns, batch_bytes: int, on_error: Callable[[KafkaError], None]
+    ) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
-        super().__init__(conf)
+        self._conf, self._on_error = conf, on_error
         self._schema, self._columns = arrow_rows.schema(columns), columns
-        self._topics: dict[str, pa.Array] = {}
         self._ends: dict[TopicPartition, int] = {}  # of each assigned partition
         self._batch_bytes = batch_bytes
         self._mean_size = batch_bytes / CHUNK  # until some are known
         self._broken = False  # a partition was
         try:
-            settings = librdkafkas(with_tokens(conf))
+            settings = with_trusted_certificates(settings_of(with_tokens(conf)))
         except NoToken as error:
             raise as_refusal(error) from None
-        self._consumer = Consumer({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)
-
-    def prepare(self) -> None:
-        """Import pandas, which the first array of Python values does; see ``RecordSource``."""
-        pa.array([])
+        except ValueError as error:  # of a trust store
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
+        self._consumer = Consumer({**settings, "error_cb": on_error}, logger=CLIENT_LOG)
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``RecordSource``."""
@@ -115,21 +122,10 @@ class ConsumerSource(RecordSource):
             room, self._mean_size = room - size, max(self._mean_size, size / count)
         return messages
 
-    def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """The log's first offset and end; see ``RecordSource``."""
-        answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), timeout=timeout_s)
-        if answer is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer to ListOffsets"))
-        return answer
-
     def log_end(self, tp: TopicPartition) -> int | None:
         """The log's end as last heard; see ``RecordSource``."""
         answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), cached=True)
         return answer[1] if answer[1] >= 0 else None
-
-    def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
-        """Whether there is such a partition; see ``RecordSource``."""
-        return tp.partition in self._consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic].partitions
 
     def close(self) -> None:
         """Close the connections, or leave them to themselves, with a warning, when librdkafka doesn't come to an end."""
@@ -162,23 +158,30 @@ class ConsumerSource(RecordSource):
     def _error(self, message: Message, error: KafkaError) -> Iterator[Event]:
         topic, partition, code = message.topic(), message.partition(), error.code()
         if topic is None or partition is None or partition < 0:
-            self._on_nowhere(error)
+            if code not in _GROUP_ERRORS:
+                self._on_error(error)
         elif code == KafkaError._PARTITION_EOF:
             yield EndOfLog(TopicPartition(topic, partition), message.offset() or 0)
         else:
             offset = message.offset()
             self._broken = True
             offset = -1 if offset is None else max(offset, -1)
-            yield partition_error(TopicPartition(topic, partition), error, offset, self._conf)
+            yield PartitionError(TopicPartition(topic, partition), self._with_hint(error), offset)
+
+    def _with_hint(self, error: KafkaError) -> KafkaError:
+        """Of what it takes for damaged librdkafka says less than it knows."""
+        if error.code() != KafkaError._BAD_COMPRESSION:
+            return error
+        most = value_of(settings_of(self._conf), "receive.message.max.bytes")
+        return KafkaError(
+            error.code(),
+            f"{error.str()} (maybe: librdkafka unpacks no batch of zstd to more than kafka.receive.message.max.bytes, {most}: "
+            "set it to more)",
+        )
 
     def _runs(self, messages: Sequence[Message]) -> Iterator[Records | PartitionError]:
-        partitions = list(map(Message.partition, messages))
-        one_topic = all(tp.topic == messages[0].topic() for tp in self._ends)
-        if one_topic and partitions.count(partitions[0]) == len(partitions):
-            yield self._records(messages)
-            return
         start = 0
-        for _, run in groupby(zip(map(Message.topic, messages), partitions, strict=True)):
+        for _, run in groupby(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)):
             n = sum(1 for _ in run)
             yield self._records(messages[start : start + n])
             start += n
@@ -218,7 +221,7 @@ class ConsumerSource(RecordSource):
             case Field.VALUE:
                 return _bytes(column, map(Message.value, messages), n)
             case Field.TOPIC:
-                return self._topic(tp.topic, n)
+                return pa.repeat(pa.scalar(tp.topic, pa.string()), n)
             case Field.PARTITION:
                 return pa.repeat(pa.scalar(tp.partition, pa.int32()), n)
             case Field.OFFSET:
@@ -226,16 +229,11 @@ class ConsumerSource(RecordSource):
             case Field.TIMESTAMP:
                 return _timestamps(tp, messages, offsets)
             case Field.TIMESTAMP_TYPE:
-                return _timestamp_types(messages)
+                # Counted from 0 where Java counts from -1.  Not with the times: tuples that are kept, ten thousand at a time, would
+                # set off the garbage collector.
+                return pa.array([kind - 1 for kind in map(_FIRST, map(Message.timestamp, messages))], pa.int32())
             case Field.HEADERS:
                 return self._headers(tp, messages)
-
-    def _topic(self, topic: str, n: int) -> pa.Array:
-        """The topic column: one array per topic, of which every batch shows a part."""
-        column = self._topics.get(topic)
-        if column is None or len(column) < n:
-            column = self._topics[topic] = pa.repeat(pa.scalar(topic, pa.string()), max(n, BATCH_RECORDS))
-        return column.slice(0, n)
 
     def _headers(self, tp: TopicPartition, messages: Sequence[Message]) -> pa.Array:
         rows: list[Any] = []
@@ -243,24 +241,7 @@ class ConsumerSource(RecordSource):
             rows.extend(map(Message.headers, messages))
         except (UnicodeDecodeError, SystemError):  # the latter where confluent-kafka returns its list all the same
             raise header_error(tp, _OFFSET_OF(messages[len(rows)])) from None
-        if rows.count(None) == len(rows):
-            return pa.nulls(len(rows), arrow_rows.HEADERS_LIST)
-        return _header_column([row or None for row in rows])
-
-
-def _header_column(rows: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
-    """Build list<struct<key, value>> from its flat parts: no dict per header."""
-    offsets: list[int | None] = []
-    flat: list[tuple[str, bytes | None]] = []
-    for row in rows:
-        offsets.append(None if row is None else len(flat))
-        if row:
-            flat.extend(row)
-    offsets.append(len(flat))
-    keys = pa.array([key for key, _ in flat], pa.string())
-    values = pa.array([value for _, value in flat], pa.binary())
-    structs = pa.StructArray.from_arrays([keys, values], fields=list(arrow_rows.HEADER))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=arrow_rows.HEADERS_LIST)
+        return pa.array([row or None for row in rows], arrow_rows.HEADERS_LIST)
 
 
 def _bytes(column: Column, values: Iterable[bytes | None], n: int) -> pa.Array:
@@ -278,12 +259,3 @@ def _timestamps(tp: TopicPartition, messages: Sequence[Message], offsets: Sequen
     except pa.ArrowInvalid:
         bad = next(i for i, ms in enumerate(times) if not -(2**63) <= ms * 1000 < 2**63)
         raise timestamp_error(tp, offsets[bad], times[bad]) from None
-
-
-def _timestamp_types(messages: Sequence[Message]) -> pa.Array:
-    """The types; librdkafka counts them from 0 where Java counts from -1."""
-    # Not with the times: tuples that are kept, ten thousand at a time, would set off the garbage collector.
-    kinds = list(map(_FIRST, map(Message.timestamp, messages)))
-    if kinds.count(kinds[0]) == len(kinds):
-        return pa.repeat(pa.scalar(kinds[0] - 1, pa.int32()), len(kinds))
-    return pa.array([kind - 1 for kind in kinds], pa.int32())
