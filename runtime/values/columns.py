@@ -17,7 +17,18 @@ from typing import Final, NamedTuple, TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.values.formats import RAW, UNKNOWN_FIELDS, Decoding
-from sparkcohort.runtime.values.types import BIGINT, BINARY, INT, STRING, TIMESTAMP, ColumnType, array, ddl, struct
+from sparkcohort.runtime.values.types import (
+    BIGINT,
+    BINARY,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    array,
+    ddl,
+    struct,
+    type_difference,
+)
 
 
 class Field(IntEnum):
@@ -205,24 +216,8 @@ def _check_type(declared: UserColumn, column: Column) -> None:
             plan(declared.type)
         except JsonPlanError as error:
             raise OptionError(f"{prefix} {ddl(declared.type)}: {error}") from None
-    elif difference := _type_difference(declared.type, column.type, declared.name):
+    elif difference := type_difference(declared.type, column.type, declared.name):
         raise OptionError(f"{prefix} a type that its schema does not have: {difference}")
-
-
-def _type_difference(part: ColumnType, whole: ColumnType, path: str) -> str:
-    """Where a type differs from the whole but by missing fields; "" if it is a part of it."""
-    if part.kind != whole.kind or part.kind not in ("struct", "array", "map"):
-        return "" if part == whole else f"{path} is {ddl(part)} instead of {ddl(whole)}"
-    if part.kind != "struct":
-        inside = zip(part.children, whole.children, strict=True)
-        return next((text for item in inside if (text := _type_difference(*item, f"{path}[]"))), "")
-    outer = dict(zip(whole.names, whole.children, strict=True))
-    for name, inner in zip(part.names, part.children, strict=True):
-        if name not in outer:
-            return f"there is no {path}.{name}"
-        if difference := _type_difference(inner, outer[name], f"{path}.{name}"):
-            return difference
-    return ""
 
 
 def _wrong_type(declared: UserColumn, column: Column) -> str:

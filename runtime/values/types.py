@@ -88,6 +88,24 @@ def walk(root: ColumnType, path: str = "value") -> Iterator[tuple[str, ColumnTyp
         yield from walk(child, f"{path}.{name}")
 
 
+def type_difference(part: ColumnType, whole: ColumnType, path: str) -> str:
+    """Where a type differs from the whole but by missing fields; "" if it is a part of it."""
+    if part.kind != whole.kind or part.kind not in ("struct", "array", "map"):
+        return "" if part == whole else f"{path} is {ddl(part)} instead of {ddl(whole)}"
+    if part.kind != "struct":
+        inside = zip(part.children, whole.children, strict=True)
+        return next((text for item in inside if (text := type_difference(*item, f"{path}[]"))), "")
+    if len(set(part.names)) < len(part.names):
+        return f"{path} has two fields of one name"
+    outer = dict(zip(whole.names, whole.children, strict=True))
+    for name, inner in zip(part.names, part.children, strict=True):
+        if name not in outer:
+            return f"there is no {path}.{name}"
+        if difference := type_difference(inner, outer[name], f"{path}.{name}"):
+            return difference
+    return ""
+
+
 NATIVE_KINDS = {
     "struct": 0,
     "array": 1,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import math
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -186,60 +184,3 @@ def encode(schema: Any, value: Any) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
-
-
-def decode(data: bytes, writer: Any, reader: Any) -> Any:
-    """A record as fastavro reads it."""
-    return fastavro.schemaless_reader(io.BytesIO(data), fastavro.parse_schema(writer), fastavro.parse_schema(reader))
-
-
-def alike(ours: Any, theirs: Any, reader: Any) -> bool:
-    """Whether a column's value is what fastavro read, of which only the value is known and not a union's branch."""
-    if isinstance(reader, list):
-        branches = [branch for branch in reader if branch != "null"]
-        if len(branches) == 1:
-            return ours is theirs is None or (ours is not None and alike(ours, theirs, branches[0]))
-        if ours is None or theirs is None:
-            return ours is theirs
-        if {*map(str, branches)} in ({"int", "long"}, {"float", "double"}):
-            return same(ours, theirs)
-        chosen = [(value, branch) for value, branch in zip(ours.values(), branches, strict=True) if value is not None]
-        return len(chosen) == 1 and alike(chosen[0][0], theirs, chosen[0][1])
-    kind = reader if isinstance(reader, str) else reader["type"]
-    if kind == "record":
-        names = [each["name"] for each in reader["fields"]]
-        return list(ours) == names and all(
-            alike(ours[each["name"]], theirs[each["name"]], each["type"]) for each in reader["fields"]
-        )
-    if kind == "array":
-        return len(ours) == len(theirs) and all(
-            alike(our, their, reader["items"]) for our, their in zip(ours, theirs, strict=True)
-        )
-    if kind == "map":
-        return [key for key, _ in ours] == list(theirs) and all(
-            alike(value, theirs[key], reader["values"]) for key, value in ours
-        )
-    return same(ours, theirs)
-
-
-def same(ours: Any, theirs: Any) -> bool:
-    """Equal, where text may have become bytes and a number a float of 32 bits."""
-    if isinstance(ours, str | bytes) and isinstance(theirs, str | bytes):
-        return _raw(ours) == _raw(theirs)
-    if isinstance(ours, bool) or isinstance(theirs, bool):
-        return ours is theirs
-    if not isinstance(ours, int | float) or not isinstance(theirs, int | float):
-        return False
-    return ours == theirs or (math.isfinite(ours) and _single(ours) == _single(theirs))
-
-
-def _raw(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _single(value: float) -> float | None:
-    try:
-        found: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        return None
-    return found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, timestamp_pb2, wrappers_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import strategies as st
 
@@ -250,71 +249,9 @@ def _values(of: FieldDescriptor, depth: int) -> st.SearchStrategy[bytes]:
     return (st.integers(-(1 << 63), (1 << 64) - 1) | st.integers(-2, 300)).map(varint)
 
 
-# --- read by Google's library --------------------------------------------------------------------------
-
-
-def parsed(of: Descriptor, record: bytes) -> Any:
-    """The record as a row, by Google's library and Spark's rules for what is null; None if it lacks what is required."""
-    found = message_factory.GetMessageClass(of)()
-    found.MergeFromString(record)
-    return _row(found) if found.IsInitialized() else None
-
-
-def _row(found: Any) -> dict[str, Any] | None:
-    row = {each.name: _column(found, each) for each in found.DESCRIPTOR.fields if has_column(each)}
-    return row or None
-
-
 def has_column(of: FieldDescriptor) -> bool:
     """Whether Spark has one: a message without fields has none."""
     if of.message_type is None or of.message_type.name in ("Timestamp", "Duration"):
         return True
     inner = list(of.message_type.fields)
     return all(map(has_column, inner)) if of.message_type.GetOptions().map_entry else any(map(has_column, inner))
-
-
-def _column(found: Any, of: FieldDescriptor) -> Any:
-    value = getattr(found, of.name)
-    if of.is_repeated and of.message_type and of.message_type.GetOptions().map_entry:
-        keys, values = (of.message_type.fields_by_name[name] for name in ("key", "value"))
-        return [(_value(key, keys), _value(value[key], values)) for key in value]
-    if of.is_repeated:
-        return [_value(each, of) for each in value]
-    if of.has_presence:
-        return _value(value, of) if found.HasField(of.name) or of.has_default_value else None
-    if of.type in (Proto.TYPE_FLOAT, Proto.TYPE_DOUBLE):
-        return None if struct.pack("<d", value) == bytes(8) else value
-    return _value(value, of) if value else None
-
-
-def _value(value: Any, of: FieldDescriptor) -> Any:
-    if of.type == Proto.TYPE_ENUM:
-        known = of.enum_type.values_by_number.get(value)
-        return known.name if known else f"UNKNOWN_ENUM_VALUE_{of.enum_type.name}_{value}"
-    if of.message_type and of.message_type.name in ("Timestamp", "Duration"):
-        nanos = abs(value.nanos) // 1000
-        found = value.seconds * 1_000_000 + (nanos if value.nanos > 0 else -nanos)
-        return found if min(found, value.seconds * 1_000_000) >= -(1 << 63) and found < 1 << 63 else OverflowError
-    if of.message_type:
-        return _row(value)
-    if of.type in (Proto.TYPE_UINT32, Proto.TYPE_FIXED32):
-        return (value ^ 1 << 31) - (1 << 31)
-    if of.type in (Proto.TYPE_UINT64, Proto.TYPE_FIXED64):
-        return (value ^ 1 << 63) - (1 << 63)
-    return value
-
-
-def out_of_range(row: Any) -> bool:
-    """Whether a time in it is one that has no microseconds."""
-    if isinstance(row, dict):
-        return any(map(out_of_range, row.values()))
-    return any(map(out_of_range, row)) if isinstance(row, list | tuple) else row is OverflowError
-
-
-def last_of_each(row: Any) -> Any:
-    """The row with the last value of each key of its maps, which Google's library has alone."""
-    if isinstance(row, dict):
-        return {name: last_of_each(value) for name, value in row.items()}
-    if isinstance(row, list) and row and all(isinstance(each, tuple) for each in row):
-        return sorted(({repr(key): (key, last_of_each(value)) for key, value in row}).values(), key=repr)
-    return [last_of_each(each) for each in row] if isinstance(row, list) else row

@@ -1,8 +1,8 @@
-"""Arrow's types for Spark's."""
+"""Arrow's types for Spark's, and a row that could not be decoded."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,6 +26,14 @@ ARROW = {
 
 MOST = (1 << 31) - 1
 """Bytes of a column, or items of its lists: Arrow's offsets have 32 bits."""
+
+
+class BadRecord(NamedTuple):
+    """A row at fault: null as a whole, or (JSON) with a field that is null; ``reason`` is one of its format's."""
+
+    row: int
+    reason: Any
+    message: str
 
 
 def binary_buffers(column: Any) -> list[Any]:

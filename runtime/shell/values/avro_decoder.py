@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from sparkcohort.native._native import AvroDecoder
-from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers
 from sparkcohort.runtime.shell.values.schema_registry import NotYetKnownError, RegisteredText
-from sparkcohort.runtime.values.avro.columns import check_target, column_type
+from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro.steps import AvroReason, StepList, without_schema, words
-from sparkcohort.runtime.values.types import ColumnType, packed
+from sparkcohort.runtime.values.types import ColumnType, packed, type_difference
 
 UNFRAMED = -1
 Writers = Callable[[int | str], RegisteredText | str]
 """The schema of an id or GUID, or why there is none; ``WriterSchemas.get`` is one."""
-
-
-class BadRecord(NamedTuple):
-    """A row whose bytes could not be read; ``schema_id`` is -1 where there was no frame."""
-
-    row: int
-    reason: AvroReason
-    schema_id: int
-    message: str
 
 
 class AvroValues:
@@ -48,9 +39,10 @@ class AvroValues:
         most: int = MOST,
     ) -> None:
         self._reader, self._writers, self._registered = reader, writers, registered
-        if target:
-            check_target(reader, target)
-        self.target = target or column_type(reader)
+        whole = column_type(reader)
+        if target and (difference := type_difference(target, whole, "value")):
+            raise AvroSchemaError("", difference)
+        self.target = target or whole
         self.type = arrow_type(self.target)
         self._lists: dict[int, StepList] = {}
         self._decoder = AvroDecoder(packed(self.target), most)
@@ -127,4 +119,4 @@ class AvroValues:
 
     def _bad(self, row: int, reason: int, position: int, schema_id: int, constant: int) -> BadRecord:
         detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""
-        return BadRecord(row, AvroReason(reason), schema_id, words(AvroReason(reason), position, detail))
+        return BadRecord(row, AvroReason(reason), words(AvroReason(reason), position, detail))

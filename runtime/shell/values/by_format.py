@@ -13,6 +13,7 @@ from sparkcohort.runtime.values.types import ColumnType
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+    from sparkcohort.runtime.shell.values.json_decoder import JsonValues
     from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 
 
@@ -33,10 +34,8 @@ Raises RegistryError while the schema of a record can't be had.
 
 def new_decoder(decoding: Decoding, target: ColumnType, part: str) -> Decoder:
     """The decoder of records' ``part`` (key or value) into ``target``, all of the decoding's type or a part of it."""
-    if decoding.format is Format.JSON:
-        return _json(target, decoding.timezone)
     ids = HeaderIds(part, indexed=decoding.format is Format.PROTOBUF)
-    values = _avro(decoding, target, ids) if decoding.format is Format.AVRO else _protobuf(decoding, target)
+    values = _values(decoding, target, ids)
 
     def read(records: pa.Array, headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:
         framed, faults = (records, {}) if headers is None else ids.add_frames(records, headers)
@@ -46,17 +45,20 @@ def new_decoder(decoding: Decoding, target: ColumnType, part: str) -> Decoder:
     return read
 
 
-def _json(target: ColumnType, timezone: str) -> Decoder:
-    from sparkcohort.runtime.shell.values.json_decoder import JsonValues  # noqa: PLC0415  each format by itself
-    from sparkcohort.runtime.values.json_zone import zone_table  # noqa: PLC0415
+def _values(decoding: Decoding, target: ColumnType, ids: HeaderIds) -> AvroValues | JsonValues | ProtobufValues:
+    """The format's decoder; each format is imported by itself."""
+    if decoding.format is Format.AVRO:
+        return _avro(decoding, target, ids)
+    if decoding.format is Format.JSON:
+        from sparkcohort.runtime.shell.values.json_decoder import JsonValues  # noqa: PLC0415
+        from sparkcohort.runtime.values.json_zone import zone_table  # noqa: PLC0415
 
-    values = JsonValues(target, zone=zone_table(timezone or UTC))
+        return JsonValues(target, zone=zone_table(decoding.timezone or UTC))
+    from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues  # noqa: PLC0415
 
-    def read(records: pa.Array, _headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:
-        rows, bad = values.decode(records)
-        return rows, [Malformed(each.row, each.reason.name.lower(), each.message) for each in bad]
-
-    return read
+    return ProtobufValues(
+        decoding.reader_message(), target, framed=bool(decoding.registry), any_index=decoding.any_index
+    )
 
 
 def _avro(decoding: Decoding, target: ColumnType, ids: HeaderIds) -> AvroValues:
@@ -70,11 +72,3 @@ def _avro(decoding: Decoding, target: ColumnType, ids: HeaderIds) -> AvroValues:
         settings = read_settings(dict(decoding.registry))
         writers = shared_writer_schemas(settings).get if settings else None
     return AvroValues(decoding.reader_schema(), target, writers=writers, registered=ids.registry_key)
-
-
-def _protobuf(decoding: Decoding, target: ColumnType) -> ProtobufValues:
-    from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues  # noqa: PLC0415  as above
-
-    return ProtobufValues(
-        decoding.reader_message(), target, framed=bool(decoding.registry), any_index=decoding.any_index
-    )

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from sparkcohort.native._native import JsonDecoder
-from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers
 from sparkcohort.runtime.values.json_plan import JsonReason, packed, plan, words
 from sparkcohort.runtime.values.json_zone import ZoneTable, packed_zone
 from sparkcohort.runtime.values.types import ColumnType
-
-
-class BadJson(NamedTuple):
-    """A row at fault: null as a whole, or with a field that is null (``reason.whole`` tells)."""
-
-    row: int
-    reason: JsonReason
-    message: str
 
 
 class JsonValues:
@@ -31,7 +23,7 @@ class JsonValues:
         self.target, self.type, self._fields = target, arrow_type(target), plan(target)
         self._decoder = JsonDecoder(*packed(self._fields), most, packed_zone(zone))
 
-    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadJson]]:
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
         """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault.
 
         OverflowError where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has
@@ -40,7 +32,7 @@ class JsonValues:
         validity, offsets, data = binary_buffers(values)
         rows, faults = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._take)
         bad = [(row, JsonReason(reason), place) for row, reason, place in faults]
-        return rows, [BadJson(row, reason, words(reason, place, self._fields)) for row, reason, place in bad]
+        return rows, [BadRecord(row, reason, words(reason, place, self._fields)) for row, reason, place in bad]
 
     def _take(self, address: int) -> Any:
         return pa.Array._import_from_c(address, self.type)

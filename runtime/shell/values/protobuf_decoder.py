@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from sparkcohort.native._native import ProtobufDecoder
-from sparkcohort.runtime.shell.values.arrow_types import MOST, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
 from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason, words
 from sparkcohort.runtime.values.types import ColumnType, packed
-
-
-class BadMessage(NamedTuple):
-    """A row whose bytes could not be read."""
-
-    row: int
-    reason: ProtobufReason
-    message: str
 
 
 class ProtobufValues:
@@ -43,7 +35,7 @@ class ProtobufValues:
         self._steps = compile_steps(message, self.target, message.index if framed and not any_index else ())
         self._decoder = ProtobufDecoder(packed(self.target), *self._steps.packed(), self._steps.constants, most)
 
-    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadMessage]]:
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
         """As many rows as ``values`` (binary) has, and the bad ones among them; a null row is null and not bad.
 
         OverflowError where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has
@@ -57,6 +49,6 @@ class ProtobufValues:
         rows, bad = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
         return rows, [self._bad(*each) for each in bad]
 
-    def _bad(self, row: int, reason: int, position: int, step: int) -> BadMessage:
+    def _bad(self, row: int, reason: int, position: int, step: int) -> BadRecord:
         path = self._steps.paths[step] if step >= 0 else ""
-        return BadMessage(row, ProtobufReason(reason), words(ProtobufReason(reason), position, path))
+        return BadRecord(row, ProtobufReason(reason), words(ProtobufReason(reason), position, path))

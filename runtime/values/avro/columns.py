@@ -44,33 +44,22 @@ BY_LOGICAL_TYPE = {
     "local-timestamp-micros": TIMESTAMP_NTZ,
 }
 MOST_DIGITS = 38  # of a decimal, in Spark and in Arrow
-MOST_RECURSION = 15  # Spark's limit for recursiveFieldMaxDepth
 MOST_COLUMNS = 10_000
 
 
-def column_type(schema: AvroSchema, recursive_depth: int = -1) -> ColumnType:
-    """The type of a column that holds what ``schema`` describes.
-
-    A record inside of itself is refused, unless ``recursive_depth`` (Spark's ``recursiveFieldMaxDepth``) tells how
-    often it may be there: then the field one deeper is left out.
-    """
-    if recursive_depth > MOST_RECURSION:
-        raise AvroSchemaError("", f"a recursive record may be there {MOST_RECURSION} times at most")
-    kind = _Mapping(recursive_depth).convert(schema, {}, "")
-    if kind is None:
-        raise AvroSchemaError("", "nothing is left of it at this depth of recursion")
-    return kind
+def column_type(schema: AvroSchema) -> ColumnType:
+    """The type of a column that holds what ``schema`` describes; a record inside of itself is refused."""
+    return _Mapping().convert(schema, (), "")
 
 
 class _Mapping:
     """Converts types, and counts the columns."""
 
-    def __init__(self, recursive_depth: int) -> None:
-        self.recursive_depth = recursive_depth
+    def __init__(self) -> None:
         self.columns = self.depth = 0
 
-    def convert(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
-        """The type, or None for what recursion leaves out; ``outer`` counts the records around it, by name."""
+    def convert(self, schema: AvroSchema, outer: tuple[str, ...], path: str) -> ColumnType:
+        """The type; ``outer`` are the names of the records around it."""
         self.columns += 1
         if self.columns > MOST_COLUMNS:
             raise AvroSchemaError(path, f"more than {MOST_COLUMNS:,} columns")
@@ -81,16 +70,22 @@ class _Mapping:
         self.depth -= 1
         return kind
 
-    def _inside(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
+    def _inside(self, schema: AvroSchema, outer: tuple[str, ...], path: str) -> ColumnType:
         if schema.kind == "record":
-            return self._record(schema, outer, path)
+            if schema.name in outer:
+                raise AvroSchemaError(
+                    path, f"record {schema.name!r} is inside of itself, which has no columns in Spark"
+                )
+            inner = (*outer, schema.name)
+            return struct(
+                {each.name: self.convert(each.schema, inner, subpath(path, each.name)) for each in schema.fields}
+            )
         if schema.kind == "union":
             return self._union(schema, outer, path)
-        if schema.kind in ("array", "map"):
-            item = self.convert(schema.item, outer, subpath(path, "items" if schema.kind == "array" else "values"))
-            if item is None:
-                return None
-            return array(item) if schema.kind == "array" else mapping(item)
+        if schema.kind == "array":
+            return array(self.convert(schema.item, outer, subpath(path, "items")))
+        if schema.kind == "map":
+            return mapping(self.convert(schema.item, outer, subpath(path, "values")))
         if schema.kind == "null":
             raise AvroSchemaError(path, "null alone has no column")
         logical = schema.logical
@@ -100,17 +95,7 @@ class _Mapping:
             return decimal(logical.precision, logical.scale)
         return BY_LOGICAL_TYPE.get(logical.name if logical else "", PLAIN[schema.kind])
 
-    def _record(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
-        depth = outer.get(schema.name, 0)
-        if depth and self.recursive_depth <= 0:
-            raise AvroSchemaError(path, f"record {schema.name!r} is inside of itself, which has no columns in Spark")
-        if depth and depth >= self.recursive_depth:
-            return None
-        inner = outer | {schema.name: depth + 1}
-        columns = {each.name: self.convert(each.schema, inner, subpath(path, each.name)) for each in schema.fields}
-        return struct({name: kind for name, kind in columns.items() if kind is not None})
-
-    def _union(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
+    def _union(self, schema: AvroSchema, outer: tuple[str, ...], path: str) -> ColumnType:
         branches = value_branches(schema)
         if not branches:
             raise AvroSchemaError(path, "null alone has no column")
@@ -118,42 +103,7 @@ class _Mapping:
             return self.convert(branches[0], outer, path)
         if (both := number_union(branches)) is not None:
             return both
-        columns = {f"member{i}": self.convert(branch, outer, path) for i, branch in enumerate(branches)}
-        return struct({name: kind for name, kind in columns.items() if kind is not None})
-
-
-def check_target(schema: AvroSchema, target: ColumnType, path: str = "") -> None:
-    """Refuse a type that is not the schema's own, or what is left of it when fields are not asked for.
-
-    >>> check_target(AvroSchema("long"), STRING)
-    Traceback (most recent call last):
-    sparkcohort.runtime.values.avro.schema.AvroSchemaError: Avro schema: its column is bigint, not string
-    """
-    branches = value_branches(schema)
-    if schema.kind == "union" and len(branches) == 1:
-        check_target(branches[0], target, path)
-    elif schema.kind == "record" and target.kind == "struct":
-        _check_fields({each.name: each.schema for each in schema.fields}, target, path)
-    elif len(branches) > 1 and number_union(branches) is None and target.kind == "struct":
-        _check_fields({f"member{number}": branch for number, branch in enumerate(branches)}, target, path)
-    elif schema.kind in ("array", "map") and target.kind == schema.kind and target.children[:-1] in ((), (STRING,)):
-        check_target(schema.item, target.children[-1], subpath(path, "items" if schema.kind == "array" else "values"))
-    elif schema.kind == "record" or (own := column_type(schema)) != target:
-        raise AvroSchemaError(path, f"its column is {'struct' if schema.kind == 'record' else own}, not {target}")
-
-
-def _check_fields(fields: dict[str, AvroSchema], target: ColumnType, path: str) -> None:
-    alike = {name.lower(): name for name in fields}
-    for number, (name, kind) in enumerate(zip(target.names, target.children, strict=True)):
-        field_path = subpath(path, name)
-        if name in target.names[:number]:
-            raise AvroSchemaError(field_path, "the column is there twice")
-        if name in fields:
-            check_target(fields[name], kind, field_path)
-        elif name.lower() in alike:
-            raise AvroSchemaError(field_path, f"its field is {alike[name.lower()]!r}: names go by upper and lower case")
-        else:
-            raise AvroSchemaError(field_path, "there is no such field")
+        return struct({f"member{i}": self.convert(branch, outer, path) for i, branch in enumerate(branches)})
 
 
 def value_branches(union: AvroSchema) -> list[AvroSchema]:

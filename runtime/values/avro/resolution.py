@@ -13,7 +13,7 @@ from sparkcohort.runtime.values.avro.columns import column_type, number_union, v
 from sparkcohort.runtime.values.avro.defaults import encode_default
 from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, subpath
 from sparkcohort.runtime.values.avro.skipping import Skipper
-from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList, paths
+from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList
 from sparkcohort.runtime.values.types import ColumnType, width
 
 PROMOTIONS = {
@@ -60,15 +60,13 @@ def resolve(writer: AvroSchema, reader: AvroSchema, target: ColumnType | None = 
     if target is None:
         target = column_type(reader)
     compiler = _Compiler()
-    names = paths(target)
     try:
         compiler.value(writer, reader, target, 0, "")
         compiler.add(Op.END)
         compiler.skipper.routines()
     except (Unreadable, AvroSchemaError) as error:
-        return StepList((AvroStep(Op.FAIL),), target, (str(error).encode(),), paths=names)
-    constants = tuple(compiler.constants)
-    return StepList(tuple(compiler.steps), target, constants, tuple(compiler.table), names)
+        return StepList((AvroStep(Op.FAIL),), target, (str(error).encode(),))
+    return StepList(tuple(compiler.steps), target, tuple(compiler.constants), tuple(compiler.table))
 
 
 class _Compiler:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkcohort.runtime.values.types import ColumnType, walk
+from sparkcohort.runtime.values.types import ColumnType
 
 MOST_STEPS = 100_000
 MOST_EMPTY_ITEMS = 4_096
@@ -117,36 +117,6 @@ class StepList:
     target: ColumnType
     constants: tuple[bytes, ...] = ()
     table: tuple[int, ...] = ()
-    paths: tuple[str, ...] = field(default=(), compare=False)  # by column
-
-    def __str__(self) -> str:
-        """One line a step, for people and tests."""
-        return "\n".join(self._line(number, step) for number, step in enumerate(self.steps))
-
-    def _line(self, number: int, step: AvroStep) -> str:
-        words = [f"{number:4}", step.op.name.lower()]
-        if step.column >= 0:
-            words.append(self.paths[step.column])
-        words += self._numbers(step)
-        return " ".join(words)
-
-    def _numbers(self, step: AvroStep) -> list[str]:
-        op, a, b = step.op, step.a, step.b
-        if op is Op.UNION:
-            return ["-> " + " ".join(str(each) for each in self.table[a : a + b])]
-        if op is Op.ENUM:
-            return [" ".join(self.constants[each].decode() if each >= 0 else "?" for each in self.table[a : a + b])]
-        if op is Op.FAIL:
-            return [self.constants[a].decode()]
-        if op is Op.DEFAULT:
-            return [self.constants[a].hex()]
-        if op in (Op.NULLABLE, Op.SKIP_NULLABLE):
-            return [f"null is {a} -> {b}"]
-        if op in (Op.JUMP, Op.CALL, Op.LIST, Op.SKIP_LIST):
-            return [f"-> {a}"] + ([f"items of {b} bytes or more"] if b else [])
-        if op in (Op.SKIP_VARINTS, Op.SKIP_FIXED, Op.SKIP_ITEMS, Op.FIXED) or (op is Op.DECIMAL_FIXED):
-            return [str(b if op is Op.DECIMAL_FIXED else a)]
-        return [f"x {a}"] if op in (Op.LONG, Op.INT_AS_LONG) and a != 1 else []
 
     def packed(self) -> tuple[bytes, bytes]:
         """The steps and the table as the C code takes them: 64-bit numbers, four a step."""
@@ -156,12 +126,7 @@ class StepList:
 
 def without_schema(target: ColumnType, reason: str) -> StepList:
     """The list for records whose writer's schema can't be had: all fail."""
-    return StepList((AvroStep(Op.FAIL, b=1),), target, (reason.encode(),), paths=paths(target))
-
-
-def paths(target: ColumnType) -> tuple[str, ...]:
-    """The path of every column, by its number."""
-    return tuple(path for path, _ in walk(target))
+    return StepList((AvroStep(Op.FAIL, b=1),), target, (reason.encode(),))
 
 
 def words(reason: AvroReason, position: int, detail: str = "") -> str:

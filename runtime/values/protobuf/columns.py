@@ -97,27 +97,3 @@ def time_type(message: MessageDescriptor) -> ColumnType | None:
     if not in_order or shape != [("seconds", FieldType.INT64, False), ("nanos", FieldType.INT32, False)]:
         return None
     return TIMES.get(message.short_name)
-
-
-def check_target(message: MessageDescriptor, target: ColumnType, path: str = "value") -> None:
-    """Refuse a type that is not the message's own, or what is left of it when fields are not asked for."""
-    if target.kind != "struct" or not target.children:
-        raise DescriptorError(f"{path} is a message, which is a STRUCT with fields, not {target}")
-    fields = {each.name: each for each in message.fields}
-    for place, (name, kind) in enumerate(zip(target.names, target.children, strict=True)):
-        if name not in fields or name in target.names[:place]:
-            raise DescriptorError(f"{path}.{name} is not in message {message.name}, or asked for twice")
-        _check_field(fields[name], kind, f"{path}.{name}")
-
-
-def _check_field(field: FieldDescriptor, target: ColumnType, path: str) -> None:
-    kinds, inside = (target.kind, target.children) if field.repeated else ("", (target,))
-    if field.is_map and kinds == "map":
-        for inner, kind in zip(field.inner.fields, inside, strict=True):
-            _check_field(inner, kind, f"{path}.{inner.name}")
-    elif field.is_map or (field.repeated and kinds != "array"):
-        raise DescriptorError(f"{path} is {'a map' if field.is_map else 'repeated'}, not {target}")
-    elif field.message and not time_type(field.message):
-        check_target(field.message, inside[0], path)
-    elif (own := time_type(field.message) if field.message else PLAIN[field.kind]) != inside[0]:
-        raise DescriptorError(f"{path} is {own}, not {inside[0]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from sparkcohort.runtime.values.protobuf import defaults
-from sparkcohort.runtime.values.protobuf.columns import check_target, time_type
+from sparkcohort.runtime.values.protobuf.columns import column_type, time_type
 from sparkcohort.runtime.values.protobuf.descriptor import (
     DescriptorError,
     EnumDescriptor,
@@ -14,7 +14,7 @@ from sparkcohort.runtime.values.protobuf.descriptor import (
     MessageDescriptor,
 )
 from sparkcohort.runtime.values.protobuf.steps import NO_ENUM, FieldFlag, MessageSteps, ProtobufOp, ProtobufStep
-from sparkcohort.runtime.values.types import ColumnType, width
+from sparkcohort.runtime.values.types import ColumnType, type_difference, width
 
 OPS = {
     FieldType.BOOL: ProtobufOp.BOOL,
@@ -41,7 +41,8 @@ def compile_steps(message: MessageDescriptor, target: ColumnType, index: tuple[i
     ``index`` is the one that a record must have in Confluent's frame: the message's place in its file (Confluent's
     ``MessageIndexes``); (): any.
     """
-    check_target(message, target)
+    if difference := type_difference(target, column_type(message), "value"):
+        raise DescriptorError(difference)
     code = _MessageCompiler()
     code.message(message, target, 0, "value")
     code.steps[0] = code.steps[0]._replace(b=len(code.table) if index else -1)

@@ -115,19 +115,6 @@ class MessageSteps:
     table: tuple[int, ...] = ()
     paths: tuple[str, ...] = field(default=(), compare=False)  # by step
 
-    def __str__(self) -> str:
-        """One line a step, for people and tests."""
-        return "\n".join(self._line(place, step) for place, step in enumerate(self.steps))
-
-    def _line(self, place: int, step: ProtobufStep) -> str:
-        if step.op is ProtobufOp.MESSAGE:
-            return f"{place:4} message {self.paths[place]}, {step.a} fields"
-        words = [f"{place:4}   {step.number}", step.op.name.lower(), self.paths[place]]
-        words += [name.lower() for flag in FieldFlag if step.flags & flag and (name := flag.name)]
-        words += [f"oneof {step.oneof}"] if step.oneof else []
-        words += [f"-> {step.a}"] if step.op in (ProtobufOp.SUBMESSAGE, ProtobufOp.TIME) and step.column >= 0 else []
-        return " ".join(words + ([] if step.column >= 0 else ["not asked for"]))
-
     def packed(self) -> tuple[bytes, bytes]:
         """The steps and the table as the C code takes them: 64-bit numbers, seven a step."""
         numbers = [number for step in self.steps for number in step]

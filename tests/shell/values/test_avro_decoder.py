@@ -25,7 +25,7 @@ from sparkcohort.runtime.shell.values.writer_schemas import WriterSchemas
 from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
-from sparkcohort.runtime.values.types import BIGINT, STRING, packed, struct
+from sparkcohort.runtime.values.types import STRING, packed, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain
 from tests.kit.registry import serving
@@ -195,13 +195,9 @@ def test_records_of_many_writers_and_of_none() -> None:
         *[None] * 7,
         {"id": 7, "by": "me"},
     ]
-    assert [(each.row, each.reason, each.schema_id) for each in bad] == [
-        (2, AvroReason.NO_SCHEMA, 3),
-        (4, AvroReason.NO_SCHEMA, 4),
-        (5, AvroReason.NO_SCHEMA, 9),
-        (6, AvroReason.FRAME, -1),
-        (7, AvroReason.FRAME, -1),
-        (8, AvroReason.FRAME, -1),
+    assert [(each.row, each.reason) for each in bad] == [
+        *[(row, AvroReason.NO_SCHEMA) for row in (2, 4, 5)],
+        *[(row, AvroReason.FRAME) for row in (6, 7, 8)],
     ]
     assert "schema 3 is PROTOBUF, not AVRO" in bad[0].message
     assert "schema 4 is broken: Avro schema: a record, enum or fixed without a name" in bad[1].message
@@ -275,34 +271,6 @@ def test_a_registry_that_is_away_is_no_bad_record() -> None:
         asked.close()
 
 
-def test_thousands_of_rows_and_columns_of_any_length() -> None:
-    """Room grows; what one call has left is not in the next."""
-    schema = {
-        "type": "record",
-        "name": "R",
-        "fields": [
-            {"name": "text", "type": ["null", "string"]},
-            {"name": "ok", "type": ["boolean", "null"]},
-            {"name": "all", "type": {"type": "map", "values": {"type": "array", "items": ["null", "double"]}}},
-        ],
-    }
-    decoder = AvroValues(parsed(schema))
-    for rows in (3000, 0, 1, 700):
-        expected: list[dict[str, Any]] = [
-            {
-                "text": None if row % 7 == 0 else "x" * (row % 50),
-                "ok": None if row % 5 == 0 else row % 2 == 0,
-                "all": {f"k{number}": [None if number == 1 else 0.5] * (row % 4) for number in range(row % 3)},
-            }
-            for row in range(rows)
-        ]
-        column = pa.array([drawn.encode(schema, row) for row in expected], pa.binary())
-        found, bad = decoder.decode(column)
-        found.validate(full=True)
-        assert bad == []
-        assert [{**row, "all": dict(row["all"])} for row in found.to_pylist()] == expected
-
-
 def test_a_decoder_takes_only_steps_that_fit() -> None:
     """What would write to a column of another type, or jump out of the list, is refused before it runs."""
     target = struct({"s": STRING})
@@ -334,13 +302,11 @@ def test_a_decoder_takes_only_steps_that_fit() -> None:
 def test_a_type_that_is_none_of_the_readers_is_refused_at_once() -> None:
     """One error by name, before any record: not one of each record, nor of memory."""
     for target in (struct({"ID": STRING}), struct({"id": STRING}), STRING):
-        with pytest.raises(AvroSchemaError, match=r"upper and lower case|its column is"):
+        with pytest.raises(AvroSchemaError, match=r"there is no value.ID|instead of"):
             AvroValues(parsed(ORDER), target)
     tree = {**ORDER, "fields": [*ORDER["fields"], {"name": "next", "type": ["null", "Order"]}]}
     with pytest.raises(AvroSchemaError, match="at next: record 'Order' is inside of itself"):
         AvroValues(parsed(tree))
-    rows, bad = AvroValues(parsed(tree), struct({"id": BIGINT})).decode(pa.array([b"\2\2\4\0"]))
-    assert (rows.to_pylist(), bad) == ([{"id": 1}], [])
 
 
 def test_offsets_that_lie_are_no_way_out() -> None:

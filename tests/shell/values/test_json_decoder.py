@@ -12,7 +12,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.native import _native
-from sparkcohort.runtime.shell.values.json_decoder import BadJson, JsonValues
+from sparkcohort.runtime.shell.values.arrow_types import BadRecord
+from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.json_plan import JsonReason
 from sparkcohort.runtime.values.types import (
     BIGINT,
@@ -39,7 +40,7 @@ def binary(*records: bytes | None) -> Any:
     return pa.array(records, pa.binary())
 
 
-def read(target: ColumnType, records: Any) -> tuple[list[Any], list[BadJson]]:
+def read(target: ColumnType, records: Any) -> tuple[list[Any], list[BadRecord]]:
     """The rows, times and dates as numbers, and the bad ones; NaN is itself, and -0.0 is not 0.0."""
     rows, bad = JsonValues(target).decode(records)
     rows.validate(full=True)
@@ -78,7 +79,7 @@ def test_what_is_wrong_is_told(record: bytes, reason: JsonReason, message: str) 
     """By row, reason and place, without the value; a record is lost as a whole, or a field of it; others aren't."""
     rows, bad = read(FLIGHT, binary(RECORD, record, RECORD))
     nothing = "{'carrier': None, 'flight': None, 'delay': None, 'price': None}"
-    assert (rows, bad) == ([ROW, "None" if reason.whole else nothing, ROW], [BadJson(1, reason, message)])
+    assert (rows, bad) == ([ROW, "None" if reason.whole else nothing, ROW], [BadRecord(1, reason, message)])
 
 
 INNER = struct({"n": INT, "s": STRING})

@@ -61,7 +61,7 @@ def canonical(value: Any) -> Any:
     return "NaN" if int(value[1:], 16) & (1 << bits) - 1 > infinite else value
 
 
-@settings(max_examples=of_tier(quick=30, thorough=150), suppress_health_check=list(HealthCheck))
+@settings(max_examples=of_tier(quick=50, thorough=150), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_records_are_what_java_makes_of_them(java: JavaProtobuf, data: st.DataObject) -> None:
     """Drawn messages, good records and broken ones: the same values, bit by bit, and the same ones bad."""

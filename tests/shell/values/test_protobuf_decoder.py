@@ -1,4 +1,4 @@
-"""Columns of Protobuf's records, beside Google's own library: rows, reasons with their places, and each bad record by itself."""
+"""Columns of Protobuf's records: rows, reasons with their places, and each bad record by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkcohort.native._native import ProtobufDecoder
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, MessageDescriptor, parse_message
+from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor, parse_message
 from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
 from sparkcohort.runtime.values.types import BIGINT, STRING, ColumnType, array, packed, struct
 from tests.kit.plain_rows import plain
@@ -25,10 +25,7 @@ from tests.kit.protobuf_schemas import (
     field,
     file_set,
     has_column,
-    last_of_each,
     message,
-    out_of_range,
-    parsed,
     records,
     sets,
     tagged,
@@ -59,25 +56,6 @@ def part_of_value(value: Any, kind: ColumnType) -> Any:
     if kind.kind != "struct":
         return value
     return {name: part_of_value(value[name], child) for name, child in zip(kind.names, kind.children, strict=True)}
-
-
-@settings(max_examples=of_tier(quick=50, thorough=300))
-@given(st.data())
-def test_rows_are_those_of_googles_library(data: st.DataObject) -> None:
-    """Drawn messages; fields in any order, several times, packed or not, unknown ones between them."""
-    schema = data.draw(sets())
-    of = descriptor(schema)
-    assume(any(map(has_column, of.fields)))
-    drawn = data.draw(st.lists(records(of), min_size=1, max_size=3))
-    rows, bad = ProtobufValues(parse_message(schema, "p.M0")).decode(pa.array(drawn, pa.binary()))
-    reasons = {each.row: each.reason for each in bad}
-    for place, record in enumerate(drawn):
-        wanted = parsed(of, record)
-        if place in reasons:  # of two values of a map's key, both count
-            assert reasons[place] in (ProtobufReason.RANGE, ProtobufReason.REQUIRED)
-            assert wanted is None or out_of_range(wanted) or b"Entry" in schema
-        else:
-            assert repr(last_of_each(plain(rows[place]))) == repr(last_of_each(wanted)), record.hex()
 
 
 @settings(max_examples=of_tier(quick=20, thorough=100))
@@ -243,27 +221,6 @@ def test_a_record_of_another_message_is_bad(asked: str) -> None:
     assert (rows.to_pylist(), bad) == ([{"text": "a"}] * len(records), [])
 
 
-def test_thousands_of_rows_and_columns_of_any_length() -> None:
-    """Room grows; what one call has left is not in the next."""
-    found = parse_message(
-        file_set(
-            message("M", field("text", 1, Proto.TYPE_STRING), field("list", 2, Proto.TYPE_INT64, Proto.LABEL_REPEATED))
-        ),
-        "M",
-    )
-    decoder = ProtobufValues(found)
-    for rows in (3000, 0, 1, 700):
-        expected = [{"text": "x" * (row % 50) or None, "list": list(range(row % 4))} for row in range(rows)]
-        column = pa.array(
-            [tagged(1, 2, b"x" * (row % 50)) + tagged(2, 2, bytes(range(row % 4))) for row in range(rows)],
-            pa.binary(),
-        )
-        made, bad = decoder.decode(column)
-        made.validate(full=True)
-        assert bad == []
-        assert made.to_pylist() == expected
-
-
 TARGET = struct({"s": STRING, "l": array(BIGINT)})
 WRONG: list[list[tuple[int, ...]]] = [
     [],
@@ -324,10 +281,3 @@ def test_buffers_that_lie_are_no_way_out() -> None:
     kind = pa.struct([("s", pa.string())])
     rows, bad = decoder.decode(None, offsets, b"\x0a\x00", 0, 4, False, lambda at: pa.Array._import_from_c(at, kind))
     assert (rows.to_pylist(), bad) == ([{"s": None}] * 4, [])
-
-
-def test_a_type_that_is_none_of_the_messages_is_refused_at_once() -> None:
-    """One error by name, before any record."""
-    for target in (struct({"Text": STRING}), struct({"id": STRING}), STRING):
-        with pytest.raises(DescriptorError, match="value"):
-            ProtobufValues(everything(), target)

@@ -1,4 +1,4 @@
-"""Avro's rules for reading what another schema has written, beside fastavro's own reading."""
+"""Avro's rules for reading what another schema has written; ``test_avro_beside_spark`` has Spark's reading."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.avro.steps import StepList
-from sparkcohort.runtime.values.types import STRING, ColumnType, struct
+from sparkcohort.runtime.values.types import ColumnType, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain_rows
 from tests.kit.tier import of_tier
@@ -22,36 +22,6 @@ from tests.kit.tier import of_tier
 def steps_for(writer: Any, reader: Any) -> StepList:
     """The list of steps for two schemas in JSON."""
     return resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
-
-
-@settings(max_examples=of_tier(quick=50, thorough=400))
-@given(st.data())
-def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
-    """Whatever is drawn: the same schema on both sides."""
-    schema = data.draw(drawn.schemas())
-    value = data.draw(drawn.values(schema))
-    encoded = drawn.encode(schema, value)
-    (row,), wrong = read(schema, schema, encoded)
-    assert wrong == []
-    assert drawn.alike(row, drawn.decode(encoded, schema, schema), schema)
-
-
-@settings(max_examples=of_tier(quick=100, thorough=1000))
-@given(st.data())
-def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) -> None:
-    """Promoted, dropped, renamed, added and reordered fields, other symbols, unions on either side."""
-    writer = data.draw(drawn.schemas())
-    reader = data.draw(drawn.evolved(writer))
-    encoded = drawn.encode(writer, data.draw(drawn.values(writer)))
-    (row,), wrong = read(writer, reader, encoded)
-    try:
-        theirs = drawn.decode(encoded, writer, reader)
-    except Exception as refused:  # noqa: BLE001 - fastavro has no one error for it
-        event("refused")
-        assert wrong, (str(steps_for(writer, reader)), refused)
-        return
-    assert wrong == [], str(steps_for(writer, reader))
-    assert drawn.alike(row, theirs, reader), (row, theirs)
 
 
 def read(
@@ -127,75 +97,7 @@ def test_a_default_that_holds_itself_ends() -> None:
     text = record({"name": "self", "type": "R", "default": {}})
     writer, reader = parse_schema(json.dumps(record(name="Old"))), parse_schema(json.dumps(text))
     target = struct({"self": struct({})})
-    assert "a default that never ends" in str(resolve(writer, reader, target))
-
-
-def test_what_one_branch_can_not_give_fails_only_its_records() -> None:
-    """A writer's union of which the reader knows one branch."""
-    rows, errors = read(["int", "string"], "long", b"\x00\x02", b"\x02\x02a", b"\x04")
-    assert rows == [1, None, None]
-    assert errors == [
-        "the writer's schema does not fit the reader's: string can't be read as long (at byte 1)",
-        "a union has no such branch (at byte 1)",
-    ]
-
-
-def test_branches_are_chosen_as_avros_java_library_does() -> None:
-    """The full name first, then the short one, then the first that fits; a promotion where there is nothing else."""
-
-    def point(name: str, *fields: str) -> dict[str, Any]:
-        return record(*({"name": each, "type": "int"} for each in fields), name=name)
-
-    writer = point("geo.Point", "x")
-    assert read(writer, [point("a.Other", "x"), point("geo.Point", "x")], b"\x02")[0] == [
-        {"member0": None, "member1": {"x": 1}}
-    ]
-    assert read(writer, [point("a.Other", "x"), point("b.Point", "x")], b"\x02")[0] == [
-        {"member0": None, "member1": {"x": 1}}
-    ]
-    assert read(writer, [point("a.More", "x", "y"), point("a.Other", "x")], b"\x02")[0] == [
-        {"member0": None, "member1": {"x": 1}}
-    ]
-    assert read("int", ["string", "double", "long"], b"\x02")[0] == [{"member0": None, "member1": 1.0, "member2": None}]
-    assert read("int", ["double", "int", "null"], b"\x02")[0] == [{"member0": None, "member1": 1}]
-    assert read("int", ["null", "long"], b"\x02")[0] == [1]
-
-
-def test_enums_know_a_symbol_for_others() -> None:
-    """A symbol that the reader does not have is its default, or fails the record."""
-    colours = {"type": "enum", "name": "new.Colour", "symbols": ["RED", "OTHER"]}
-    writer = {"type": "enum", "name": "Colour", "symbols": ["BLUE", "RED"]}
-    assert read(writer, colours, b"\x00", b"\x02")[0] == [None, "RED"]
-    assert read(writer, {**colours, "default": "OTHER"}, b"\x00", b"\x02")[0] == ["OTHER", "RED"]
-    renamed = {**colours, "name": "Paint"}
-    assert "enum Colour can't be read as Paint" in read(writer, renamed, b"\x02")[1][0]
-    assert read(writer, {**renamed, "aliases": ["Colour"]}, b"\x02")[0] == ["RED"]
-
-
-EXPECTED_SKIPS = [
-    "   0 struct value",
-    "   1 skip_fixed 12",
-    "   2 skip_varints 2",
-    "   3 nullable value.id null is 0 -> 5",
-    "   4 string value.id",
-    "   5 call -> 17",
-    "   6 skip_items 8",
-    "   7 union -> 8 9 11",
-    "   8 jump -> 16",
-    "   9 skip_bytes",
-    "  10 jump -> 16",
-    "  11 skip_list -> 15 items of 2 bytes or more",
-    "  12 skip_bytes",
-    "  13 skip_bytes",
-    "  14 next",
-    "  15 jump -> 16",
-    "  16 end",
-    "  17 skip_list -> 20 items of 5 bytes or more",
-    "  18 call -> 17",
-    "  19 next",
-    "  20 skip_fixed 4",
-    "  21 return",
-]
+    assert b"a default that never ends" in resolve(writer, reader, target).constants[0]
 
 
 def test_only_what_is_asked_for_is_read() -> None:
@@ -213,9 +115,8 @@ def test_only_what_is_asked_for_is_read() -> None:
         {"name": "spots", "type": {"type": "array", "items": "double"}},
         {"name": "any", "type": ["null", "string", {"type": "map", "values": "bytes"}]},
     )
-    parsed = parse_schema(json.dumps(schema))
-    steps = resolve(parsed, parsed, struct({"id": STRING}))
-    assert str(steps).split("\n") == EXPECTED_SKIPS
+    reader = record({"name": "id", "type": ["null", "string"]})
+    assert len(steps_for(schema, reader).steps) == 22
     value = {
         "a": 1.0,
         "b": 1.0,
@@ -226,7 +127,7 @@ def test_only_what_is_asked_for_is_read() -> None:
         "spots": [1.0, 2.0],
         "any": {"k": b"v"},
     }
-    assert read(schema, schema, drawn.encode(schema, value), target=steps.target) == ([{"id": "me"}], [])
+    assert read(schema, reader, drawn.encode(schema, value)) == ([{"id": "me"}], [])
 
 
 @settings(max_examples=of_tier(quick=25, thorough=200))
@@ -243,19 +144,6 @@ def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
     assert read(schema, schema, encoded, target=part) == ([{name: whole[name] for name in asked}], [])
 
 
-@settings(max_examples=of_tier(quick=50, thorough=300))
-@given(st.data())
-def test_broken_bytes_cost_their_record_only(data: st.DataObject) -> None:
-    """Whatever the bytes are: a row for each, the good ones unharmed, and no other exception."""
-    schema = data.draw(drawn.schemas())
-    good = drawn.encode(schema, data.draw(drawn.values(schema)))
-    broken = data.draw(st.binary(max_size=40) | st.integers(0, len(good)).map(lambda size: good[:size]))
-    rows, wrong = read(schema, schema, good, broken, None, good)
-    assert rows[0] == rows[3] is not None
-    assert rows[2] is None
-    assert (rows[1] is None) == (len(wrong) == 1)
-
-
 def test_items_without_bytes_are_bounded() -> None:
     """Three bytes that say a million nulls are a bad record, not a million rows; so are they where nobody asked."""
     empty = {"type": "array", "items": record(name="Empty")}
@@ -264,11 +152,13 @@ def test_items_without_bytes_are_bounded() -> None:
 
 
 def test_a_writer_that_does_not_fit_is_told_by_its_records() -> None:
-    """The list has one step, with the field and the reason."""
-    steps = steps_for(record({"name": "a", "type": "string"}), record({"name": "a", "type": "int"}))
-    assert str(steps) == "   0 fail a: string can't be read as int"
-    missing = steps_for(record(), record({"name": "a", "type": "int"}))
-    assert str(missing) == "   0 fail a: the writer has no such field, and it has no default"
+    """With the field and the reason."""
+    number = record({"name": "a", "type": "int"})
+    for writer, reason in (
+        (record({"name": "a", "type": "string"}), "a: string can't be read as int"),
+        (record(), "a: the writer has no such field, and it has no default"),
+    ):
+        assert reason in read(writer, number, b"\2")[1][0]
 
 
 def test_schemas_that_double_at_every_level_are_no_way_to_hold_us_up() -> None:
@@ -281,5 +171,5 @@ def test_schemas_that_double_at_every_level_are_no_way_to_hold_us_up() -> None:
     steps = resolve(parse_schema(json.dumps(old)), parse_schema(json.dumps(record({"name": "id", "type": "int"}))))
     assert len(steps.steps) < 200
     new = parse_schema(json.dumps(record({"name": "a", "type": inner, "default": {}}, name="New")))
-    told = str(resolve(parse_schema(json.dumps(record(name="New"))), new, struct({"a": struct({})})))
-    assert "a default that never ends" in told
+    failing = resolve(parse_schema(json.dumps(record(name="New"))), new, struct({"a": struct({})}))
+    assert b"a default that never ends" in failing.constants[0]
