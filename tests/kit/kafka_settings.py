@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from confluent_kafka import Consumer, KafkaException
+
 from tests.kit.jars import QUICK, jars, java
 
 SOURCE: Final = Path(__file__).with_name("java") / "ConsumerSettings.java"
@@ -39,3 +41,14 @@ def consumer_settings() -> tuple[JavasSetting, ...]:
     command = [java(), *QUICK, "-cp", path, str(SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return tuple(JavasSetting(*line.split("\t")) for line in done.stdout.splitlines())
+
+
+def is_librdkafkas(name: str) -> bool:
+    """Whether the installed librdkafka has a setting of this name."""
+    try:
+        Consumer({"group.id": "g", "log_level": 0, name: "no value"}).close()
+    except KafkaException as error:
+        return "No such configuration property" not in str(error)
+    except (TypeError, ValueError):
+        pass  # a call-back, for which Python's client wants a function
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
 
@@ -16,7 +16,6 @@ FILES: Final = (
     "ssl.keystore.location",
     TRUSTSTORE,
 )
-Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 def with_trusted_certificates(conf: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,25 +56,25 @@ class ChangedFiles:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Remember the files as they are now."""
-        self._conf, self._stamp = conf, stamp(conf)
+        self._paths = [str(conf[name]) for name in FILES if conf.get(name) and conf[name] != "probe"]
+        self._stamps = self._read_stamps()
 
     def release_if_changed(self, release: Callable[[], object]) -> None:
         """Call ``release`` if the files have changed, once for each change.
 
         librdkafka reads the files when a client is made, never again.
         """
-        now = stamp(self._conf)
-        if now != self._stamp:
-            self._stamp = now
+        now = self._read_stamps()
+        if now != self._stamps:
+            self._stamps = now
             release()
 
+    def _read_stamps(self) -> list[tuple[int, int, int]]:
+        """Inode, time and size of each file; no file is read."""
+        return [_stamp(path) for path in self._paths]
 
-def stamp(conf: Mapping[str, Any]) -> Stamp:
-    """A value that changes when a file in these settings changes: inode, time and size; no file is read."""
-    return tuple(_stamp_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
 
-
-def _stamp_of(path: str) -> tuple[int, int, int]:
+def _stamp(path: str) -> tuple[int, int, int]:
     try:
         status = Path(path).stat()
     except (OSError, ValueError):

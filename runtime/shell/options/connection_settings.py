@@ -6,24 +6,20 @@ is not known here is never taken for harmless: ``unsupported`` names it, and con
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import ssl
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp, with_trusted_certificates
+from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
 from sparkcohort.runtime.text import printable
-
-_log = logging.getLogger("sparkcohort.kafka")
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -110,9 +106,8 @@ def _unsupported_tls(texts: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of all connections of one client; certificates are read again when their files have changed."""
+    """The settings of all connections of one client; files of certificates are read for each connection."""
 
-    _tls: _RenewedContext | None = field(repr=False)
     mechanism: str  # "" without SASL
     client_id: str
     family: int  # socket.AF_*
@@ -120,6 +115,7 @@ class Settings:
     receive_buffer: int  # bytes; 0 is the system's
     send_buffer: int
     setup_timeout_s: float
+    is_tls: bool
     _conf: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -131,8 +127,7 @@ class Settings:
         texts = _texts(conf)
         protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")
-        return cls(
-            _tls=_RenewedContext(conf) if protocol.endswith("ssl") else None,
+        settings = cls(
             mechanism=_mechanism(texts) if login else "",
             client_id=str(value_of(texts, "client.id")),  # the name that a broker's quotas know librdkafka by
             family=_family(texts),
@@ -140,8 +135,11 @@ class Settings:
             receive_buffer=_number(texts, "socket.receive.buffer.bytes"),
             send_buffer=_number(texts, "socket.send.buffer.bytes"),
             setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms") / 1000,
+            is_tls=protocol.endswith("ssl"),
             _conf=dict(conf),
         )
+        settings.tls_context()  # a file that can't be used is an error now
+        return settings
 
     @property
     def conf(self) -> Mapping[str, Any]:
@@ -154,10 +152,9 @@ class Settings:
         texts = _texts(self._conf) if self.mechanism else {}
         return texts.get("sasl.username", ""), texts.get("sasl.password", "")
 
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """For the next connection; None without TLS."""
-        return self._tls.current() if self._tls is not None else None
+    def tls_context(self) -> ssl.SSLContext | None:
+        """For the next connection; None without TLS.  Raises TransportError for files that can't be used (now)."""
+        return _tls(_texts(self._conf)) if self.is_tls else None
 
     def redacted(self, text: str) -> str:
         """A text of a broker or library without the secrets of these settings."""
@@ -204,37 +201,6 @@ def _number(texts: Mapping[str, str], name: str) -> int:
 
 
 # --- TLS ------------------------------------------------------------------------------------------
-
-
-class _RenewedContext:
-    """The TLS context, made again when a file of certificates or keys has changed; for any thread."""
-
-    def __init__(self, conf: Mapping[str, Any]) -> None:
-        """Read the files.  Raises TransportError for those that can't be used."""
-        self._conf, self._lock = dict(conf), threading.Lock()
-        self._logged_stamp: Stamp | None = None
-        self._stamp = stamp(self._conf)
-        self._context = _tls(_texts(self._conf))
-
-    def current(self) -> ssl.SSLContext:
-        """The context of the current files; the former one while they can't be used, since they may be half written."""
-        with self._lock:
-            now = stamp(self._conf)
-            if now != self._stamp:
-                self._take_up(now)
-            return self._context
-
-    def _take_up(self, now: Stamp) -> None:
-        try:
-            self._context = _tls(_texts(self._conf))
-        except TransportError as error:
-            # The next connection tries again: the cause may be no file, but a lack of descriptors, say.
-            if now != self._logged_stamp:
-                self._logged_stamp = now
-                _log.warning("changed files of certificates are not taken up: %s", error)
-            return
-        self._stamp = now
-        _log.info("certificates are read anew, since their files have changed")
 
 
 def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:

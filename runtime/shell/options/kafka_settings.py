@@ -84,7 +84,7 @@ _NO_PROVIDERS: Final = (
 _NO_JVM: Final = "there is no JVM; see metrics.port"
 _CREDENTIALS: Final = "it is a Java class; put the credentials into kafka.sasl.jaas.config"
 _JAVAS_SECURITY: Final = "it configures Java's security machinery, librdkafka has its own"
-
+_TLS: Final = "TLS 1.2 and 1.3 are spoken, the newest that a broker speaks too; limit it there, and leave it out"
 _CHECKED: Final = "tokens are checked by the brokers, not by clients"
 _AS_THEY_ARE: Final = "librdkafka sends id and secret as they are; give them encoded, and leave it out"
 _INT: Final = 2**31 - 1
@@ -378,9 +378,7 @@ _ROWS: Final = (
     KafkaSetting("sasl.password", secret=True, our_client=HONOURED),
     KafkaSetting("sasl.username", our_client=HONOURED),
     KafkaSetting("security.protocol", our_client=HONOURED, default="plaintext"),
-    KafkaSetting(
-        "security.providers", REFUSED, reason="they are Java classes; configure OpenSSL on the machine instead"
-    ),
+    KafkaSetting("security.providers", REFUSED, reason="they are Java classes; configure OpenSSL instead"),
     KafkaSetting(
         "send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",), least=0, most=100_000_000, javas_least=-1
     ),
@@ -411,10 +409,12 @@ _ROWS: Final = (
     KafkaSetting("ssl.ca.pem", our_client=HONOURED),
     KafkaSetting("ssl.certificate.location", our_client=HONOURED),
     KafkaSetting("ssl.certificate.pem", our_client=HONOURED),
-    KafkaSetting("ssl.cipher.suites", TRANSLATED, becomes=("ssl.cipher.suites",), our_client=HONOURED),
+    KafkaSetting("ssl.cipher.suites", our_client=HONOURED),
     KafkaSetting("ssl.crl.location", our_client=HONOURED),
     KafkaSetting("ssl.curves.list", our_client=UNABLE),
-    KafkaSetting("ssl.enabled.protocols", TRANSLATED, becomes=("ssl.cipher.suites",)),
+    KafkaSetting(
+        "ssl.enabled.protocols", REFUSED, reason=_TLS, harmless=("tlsv1.2", "tlsv1.2,tlsv1.3", "tlsv1.3,tlsv1.2")
+    ),
     KafkaSetting("ssl.endpoint.identification.algorithm", our_client=HONOURED, default="https"),
     KafkaSetting(
         "ssl.engine.factory.class",
@@ -439,7 +439,7 @@ _ROWS: Final = (
         "ssl.keystore.password", TRANSLATED, becomes=("ssl.keystore.password",), secret=True, our_client=HONOURED
     ),
     KafkaSetting("ssl.keystore.type", TRANSLATED),
-    KafkaSetting("ssl.protocol", TRANSLATED),
+    KafkaSetting("ssl.protocol", REFUSED, reason=_TLS, harmless=("tls", "tlsv1.2", "tlsv1.3")),
     KafkaSetting("ssl.provider", REFUSED, reason="it names a Java provider; configure OpenSSL on the machine instead"),
     KafkaSetting("ssl.providers", our_client=UNABLE),
     KafkaSetting("ssl.secure.random.implementation", NO_EFFECT, reason=_JAVAS_SECURITY),

@@ -11,12 +11,11 @@ from typing import Any, Final
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options import kafka_bounds as bounds
 from sparkcohort.runtime.shell.options.assignor_names import assignor_names
 from sparkcohort.runtime.shell.options.declaration import Reads, declared_options
 from sparkcohort.runtime.shell.options.disallowed import kafka_names
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate
-from sparkcohort.runtime.shell.options.kafka_translate import translate
+from sparkcohort.runtime.shell.options.kafka_translate import fit_number, translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription, Start
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
 from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
@@ -92,7 +91,7 @@ def _kafka_settings(
         prefixed[PROVIDER.removeprefix("kafka.")] = provider
     conf, warnings = translate(prefixed)
     conf["bootstrap.servers"] = parsed["bootstrap_servers"]
-    conf["metadata.max.age.ms"], warning = bounds.fit_number("metadata.max.age.ms", str(parsed["metadata_max_age_ms"]))
+    conf["metadata.max.age.ms"], warning = fit_number("metadata.max.age.ms", str(parsed["metadata_max_age_ms"]))
     conf.setdefault("client.id", "cohort")
     if parsed["client_rack"]:
         conf["client.rack"] = parsed["client_rack"]

@@ -48,35 +48,6 @@ def redact_text(text: str, conf: Mapping[str, str]) -> str:
     return redaction.redact_secrets(text, [str(value) for name, value in conf.items() if is_sensitive(name) and value])
 
 
-def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's settings for Java's stores and logins (the table's ``Fate.TRANSLATED``).
-
-    Raises OptionError, which names a setting without an equivalent.
-    """
-    return tls_settings.stores(java) | _login(dict(java))
-
-
-# --- login ----------------------------------------------------------------------------------------
-
-
-def _login(options: dict[str, str]) -> dict[str, str]:
-    """``sasl.jaas.config`` and the call-back handlers."""
-    handler = options.pop("sasl.login.callback.handler.class", None)
-    settings: dict[str, str] = {}
-    if handler is not None:
-        settings |= token_settings.login_handler(handler)
-    handler = options.pop("sasl.client.callback.handler.class", None)
-    if handler is not None:
-        settings |= token_settings.client_handler(handler)
-    retriever = options.pop("sasl.oauthbearer.jwt.retriever.class", None)
-    if retriever is not None:
-        settings |= _retriever(retriever)
-    jaas = options.pop("sasl.jaas.config", None)
-    if jaas is not None:
-        settings |= _jaas(jaas)
-    return settings
-
-
 _JAAS = re.compile(
     r"^\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*?);?\s*$",
     re.IGNORECASE | re.DOTALL,
@@ -146,19 +117,23 @@ def _oauth(options: Mapping[str, str]) -> dict[str, str]:
 
 
 _ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_RETRIEVERS = {
+    "": {},
+    "DefaultJwtRetriever": {},
+    "ClientCredentialsJwtRetriever": {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.grant.type": "client_credentials",
+    },
+    "FileJwtRetriever": {token_settings.PROVIDER: token_settings.TOKEN_FILE},
+    "JwtBearerJwtRetriever": {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.grant.type": _ASSERTION},
+}
 
 
 def _retriever(java: str) -> dict[str, str]:
     """``sasl.oauthbearer.jwt.retriever.class`` (KIP-1139): librdkafka has those that ask a token endpoint."""
     name = java.strip().removeprefix("class ").rpartition(".")[2]
-    if name in ("DefaultJwtRetriever", ""):
-        return {}
-    if name == "ClientCredentialsJwtRetriever":
-        return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.grant.type": "client_credentials"}
-    if name == "FileJwtRetriever":
-        return {token_settings.PROVIDER: token_settings.TOKEN_FILE}
-    if name == "JwtBearerJwtRetriever":
-        return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.grant.type": _ASSERTION}
+    if name in _RETRIEVERS:
+        return _RETRIEVERS[name]
     raise OptionError(
         f"option kafka.sasl.oauthbearer.jwt.retriever.class={java} is not supported: it is a Java class; have a Python "
         "function make the tokens, kafka.sasl.oauthbearer.provider=package.module:function, or use "
@@ -173,3 +148,24 @@ def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
         "serviceName": "sasl.kerberos.service.name",
     }
     return {names[key]: value for key, value in options.items() if key in names}
+
+
+_LOGIN = {
+    "sasl.login.callback.handler.class": token_settings.login_handler,
+    "sasl.client.callback.handler.class": token_settings.client_handler,
+    "sasl.oauthbearer.jwt.retriever.class": _retriever,
+    "sasl.jaas.config": _jaas,
+}
+"""In this order: a later one takes precedence."""
+
+
+def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's settings for Java's stores and logins (the table's ``Fate.TRANSLATED``).
+
+    Raises OptionError, which names a setting without an equivalent.
+    """
+    settings = tls_settings.stores(java)
+    for name, translate in _LOGIN.items():
+        if name in java:
+            settings |= translate(java[name])
+    return settings

@@ -161,14 +161,6 @@ _WITHOUT_EFFECT = (
         instead="metadata.max.age.ms says how soon a new partition is seen",
     ),
     Option(
-        "endingOffsetsByTimestampStrategy",
-        "choice",
-        None,
-        "not an option of Spark's source either",
-        status="refused",
-        instead="a partition without a record at or after the ending time is read up to latest",
-    ),
-    Option(
         "topic", "string", None, "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"
     ),
     Option(

@@ -42,21 +42,15 @@ IAM_OPTIONS: Final = (
     "awsRoleSessionToken",
 )
 _IAM_IDLE: Final = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")  # tries are ours to pace
-_CLOUDS: Final = (
-    (re.compile(r"google|gcp", re.IGNORECASE), "Google's Application Default Credentials"),
-    (re.compile(r"azure|entra|aad|msal|microsoft", re.IGNORECASE), "Microsoft Entra (azure-identity)"),
-)
 
 
 def login_handler(java: str) -> dict[str, str]:
     """Settings for ``sasl.login.callback.handler.class``.  Raises OptionError for all but Kafka's own."""
     if _KAFKAS_HANDLER.fullmatch(java):
         return {_METHOD: "oidc"}
-    cloud = next((words for pattern, words in _CLOUDS if pattern.search(java)), "")
-    ready = f"; {GUIDE} has one for {cloud}" if cloud else f"; see {GUIDE}"
     raise OptionError(
         f"option kafka.sasl.login.callback.handler.class={java} is not supported: it is a Java class; leave it out, and set "
-        f"kafka.{PROVIDER}=package.module:function, a Python function that makes tokens{ready}; or put client credentials "
+        f"kafka.{PROVIDER}=package.module:function, a Python function that makes tokens (see {GUIDE}); or put client credentials "
         "into kafka.sasl.jaas.config, with kafka.sasl.oauthbearer.token.endpoint.url"
     )
 

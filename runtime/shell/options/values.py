@@ -52,179 +52,172 @@ class Values:
         """Whether an option is set to a text that is not empty."""
         return bool(self._texts.get(name.lower(), "").strip())
 
-    def _is_given(self, name: str) -> bool:
-        return name.lower() in self._texts
+    def choice(self, name: str) -> str:
+        """One of the option's choices."""
+        return _choice(BY_KEY[name.lower()], self.text(name))
 
     def read(self, option: Option) -> Any:
-        """The value of an option, by its kind."""
-        return _READERS[option.kind](self, option.name)
+        """The value of an option, by its kind; one of numbers that isn't set and has no default is None or empty."""
+        if option.kind in _UNSET and option.default is None and option.name.lower() not in self._texts:
+            return _UNSET[option.kind]
+        return _READERS[option.kind](option, self.text(option.name))
 
-    def servers(self, name: str) -> str:
-        """The brokers' addresses: host:port,host:port."""
-        text = self.text(name)
-        if not text:
-            raise OptionError(f"option {name} is missing: give the brokers to start from, host:port,host:port")
-        try:
-            addresses.servers(text)
-        except ValueError as error:
-            raise OptionError(f"option {name}: {error}; give host:port,host:port") from None
-        # librdkafka would take 9092 for a port that is missing, and wait for it; Java refuses it (ClientUtils.parseAndValidateAddresses).
-        if wrong := [each for each in text.split(",") if each.strip() and not _ADDRESS.fullmatch(each)]:
-            address = printable(wrong[0].strip(), 100)
-            raise OptionError(f"option {name}: {address} is no host with a port; give host:port,host:port")
-        return text
 
-    def assignors(self, name: str) -> tuple[str, ...]:
-        """Names of assignors, in order of preference."""
-        return assignor_names(self.text(name))
+def _servers(option: Option, text: str) -> str:
+    """The brokers' addresses: host:port,host:port."""
+    if not text:
+        raise OptionError(f"option {option.name} is missing: give the brokers to start from, host:port,host:port")
+    try:
+        addresses.servers(text)
+    except ValueError as error:
+        raise OptionError(f"option {option.name}: {error}; give host:port,host:port") from None
+    # librdkafka would take 9092 for a port that is missing, and wait for it; Java refuses it (ClientUtils.parseAndValidateAddresses).
+    if wrong := [each for each in text.split(",") if each.strip() and not _ADDRESS.fullmatch(each)]:
+        address = printable(wrong[0].strip(), 100)
+        raise OptionError(f"option {option.name}: {address} is no host with a port; give host:port,host:port")
+    return text
 
-    def dotted_name(self, name: str) -> str:
-        """A dotted name, or ""; only its form is checked here."""
-        text = self.text(name)
-        if text and not re.fullmatch(DOTTED_NAME, text):
-            raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
-        return text
 
-    def variable(self, name: str) -> str:
-        """The name of an environment variable, or ""."""
-        text = self.text(name)
-        if text and not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
-            raise OptionError(
-                f"option {name}={text!r} must name an environment variable of the executors, such as NODE_ZONE"
-            )
-        return text
+def _dotted_name(option: Option, text: str) -> str:
+    """A dotted name, or ""; only its form is checked here."""
+    if text and not re.fullmatch(DOTTED_NAME, text):
+        raise OptionError(f"option {option.name}={text!r} must be package.module.Class or package.module:object")
+    return text
 
-    def host(self, name: str) -> str:
-        """A host's name or address without a port, or "".  An IPv6 address may have brackets."""
-        text = self.text(name)
-        host = bare(text)
-        if host and not (_is_ipv6(host) if ":" in host or host != text else re.fullmatch(r"[A-Za-z0-9._-]+", host)):
-            raise OptionError(
-                f"option {name}={text!r} is not a host's name or address, such as driver.example.org, 192.0.2.1 or ::1; "
-                "the port is an option of its own, and an address with a zone (%eth0) is not taken"
-            )
-        return host
 
-    def integer(self, name: str) -> int | None:
-        """A whole number within the option's bounds, or None where it is not set and has no default."""
-        option, text = BY_KEY[name.lower()], self.text(name)
-        if not text and not self._is_given(name):
-            return None
-        if text.startswith("{") and f"{name}.topics".lower() in BY_KEY:
-            raise OptionError(
-                f"option {name} is one number for all topics: limits of single topics are given with {name}.topics"
-            )
-        if not _WHOLE.fullmatch(text):
-            epoch = " since 1970" if option.name.endswith("Timestamp") else ""
-            unit = f" of milliseconds{epoch}" if option.kind == "milliseconds" else ""
-            raise OptionError(f"option {option.name}={text!r} is not a whole number{unit}")
-        number = int(text)
-        if not option.minimum <= number <= option.maximum:
-            raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
-        return number
-
-    def number(self, name: str) -> float:
-        """A number above the option's minimum and not above its maximum."""
-        option, text = BY_KEY[name.lower()], self.text(name)
-        try:
-            value = float(text.replace("_", "?") if text.isascii() else "?")
-        except ValueError:
-            raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
-        if not option.minimum < value <= option.maximum:  # NaN is out of any bounds
-            bounds = f"more than {option.minimum}, at most {option.maximum}"
-            raise OptionError(f"option {option.name}={text} is out of bounds: {bounds}")
-        return value
-
-    def boolean(self, name: str) -> bool:
-        """``true`` or ``false``, in any case."""
-        text = self.text(name).lower()
-        if text not in ("true", "false"):
-            raise OptionError(f"option {name}={text!r} must be true or false")
-        return text == "true"
-
-    def choice(self, name: str) -> str:
-        """One of the option's choices, in any case."""
-        text, choices = self.text(name).lower(), BY_KEY[name.lower()].choices
-        if text not in choices:
-            raise OptionError(f"option {name}={text!r} must be one of {', '.join(choices)}")
-        return text
-
-    def duration(self, name: str) -> int | None:
-        """Milliseconds from Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds), or None where not set."""
-        option, text = BY_KEY[name.lower()], self.text(name)
-        if not text and option.default is None:
-            return None
-        match = re.fullmatch(r"([0-9]{1,100})([a-z]*)", text.lower())
-        if match is None or match[2] not in _UNITS_US:
-            raise OptionError(f"option {option.name}={text!r} is not a duration such as 15m, 30s or 500ms")
-        number = int(match[1]) * _UNITS_US[match[2]] // 1000
-        if not option.minimum <= number <= option.maximum:
-            raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)} milliseconds")
-        return number
-
-    def size(self, name: str) -> int | None:
-        """Bytes from Spark's size strings (``64m``, ``1g``; a bare number is bytes), or None where not set."""
-        option, text = BY_KEY[name.lower()], self.text(name).lower()
-        if not text and not self._is_given(name):
-            return None
-        match = re.fullmatch(r"([0-9]{1,100})\s*([kmgtp]?)i?b?", text)
-        if match is None:
-            raise OptionError(f"option {option.name}={text!r} is not a number of bytes such as 67108864, 64m or 1g")
-        number = int(match[1]) << _SHIFTS[match[2]]
-        if not option.minimum <= number <= option.maximum:
-            raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)}")
-        return number
-
-    def by_topic(self, name: str) -> dict[str, int]:
-        """``{"topic":1000}`` in order of topics, empty where not set."""
-        option, text = BY_KEY[name.lower()], self.text(name)
-        if not text and not self._is_given(name):
-            return {}
-        shape = 'expected {"topic":1000}'
-        numbers: dict[str, int] = {}
-        for topic, number in sorted(json_object(option.name, text, shape).items()):
-            if type(number) is not int or not option.minimum <= number <= option.maximum:
-                problem = f'"{topic}" has {json.dumps(number)}, not a whole number, {_bounds(option)}'
-                raise OptionError(f"option {option.name}: {problem}; {shape}")
-            numbers[topic] = number
-        if not numbers:
-            raise OptionError(f"option {option.name} names no topic; {shape}")
-        return numbers
-
-    def start(self, name: str) -> Start:
-        """A start by word or by JSON."""
-        text, choices = self.text(name), BY_KEY[name.lower()].choices
-        if text.lower() in choices:
-            return text.lower()
-        shape = f"expected {', '.join(choices)} or {_OFFSETS_SHAPE}"
-        return per_partition(name, text, shape, EARLIEST)
-
-    def timestamps(self, name: str) -> Mapping[TopicPartition, int] | None:
-        """Timestamps by partition, or None where not set."""
-        text = self.text(name)
-        return (
-            per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
+def _variable(option: Option, text: str) -> str:
+    """The name of an environment variable, or ""."""
+    if text and not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
+        raise OptionError(
+            f"option {option.name}={text!r} must name an environment variable of the executors, such as NODE_ZONE"
         )
+    return text
 
 
-_READERS: Final[dict[Kind, Callable[[Values, str], object]]] = {
-    "assignors": Values.assignors,
-    "boolean": Values.boolean,
-    "by topic": Values.by_topic,
-    "choice": Values.choice,
-    "dotted name": Values.dotted_name,
-    "duration": Values.duration,
-    "host": Values.host,
-    "integer": Values.integer,
-    "milliseconds": Values.integer,
-    "number": Values.number,
-    "offsets": Values.start,
-    "servers": Values.servers,
-    "size": Values.size,
-    "string": Values.text,
-    "timestamps": Values.timestamps,
-    "variable": Values.variable,
+def _host(option: Option, text: str) -> str:
+    """A host's name or address without a port, or "".  An IPv6 address may have brackets."""
+    host = bare(text)
+    if host and not (_is_ipv6(host) if ":" in host or host != text else re.fullmatch(r"[A-Za-z0-9._-]+", host)):
+        raise OptionError(
+            f"option {option.name}={text!r} is not a host's name or address, such as driver.example.org, 192.0.2.1 or ::1; "
+            "the port is an option of its own, and an address with a zone (%eth0) is not taken"
+        )
+    return host
+
+
+def _integer(option: Option, text: str) -> int:
+    """A whole number within the option's bounds."""
+    if text.startswith("{") and f"{option.name}.topics".lower() in BY_KEY:
+        raise OptionError(
+            f"option {option.name} is one number for all topics: limits of single topics are given with {option.name}.topics"
+        )
+    if not _WHOLE.fullmatch(text):
+        epoch = " since 1970" if option.name.endswith("Timestamp") else ""
+        unit = f" of milliseconds{epoch}" if option.kind == "milliseconds" else ""
+        raise OptionError(f"option {option.name}={text!r} is not a whole number{unit}")
+    return _bounded(option, text, int(text))
+
+
+def _number(option: Option, text: str) -> float:
+    """A number above the option's minimum and not above its maximum."""
+    try:
+        value = float(text.replace("_", "?") if text.isascii() else "?")
+    except ValueError:
+        raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
+    if not option.minimum < value <= option.maximum:  # NaN is out of any bounds
+        bounds = f"more than {option.minimum}, at most {option.maximum}"
+        raise OptionError(f"option {option.name}={text} is out of bounds: {bounds}")
+    return value
+
+
+def _boolean(option: Option, text: str) -> bool:
+    """``true`` or ``false``, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"option {option.name}={text!r} must be true or false")
+    return text.lower() == "true"
+
+
+def _choice(option: Option, text: str) -> str:
+    """One of the option's choices, in any case."""
+    if text.lower() not in option.choices:
+        raise OptionError(f"option {option.name}={text.lower()!r} must be one of {', '.join(option.choices)}")
+    return text.lower()
+
+
+def _duration(option: Option, text: str) -> int:
+    """Milliseconds from Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds)."""
+    match = re.fullmatch(r"([0-9]{1,100})([a-z]*)", text.lower())
+    if match is None or match[2] not in _UNITS_US:
+        raise OptionError(f"option {option.name}={text!r} is not a duration such as 15m, 30s or 500ms")
+    return _bounded(option, text, int(match[1]) * _UNITS_US[match[2]] // 1000, " milliseconds")
+
+
+def _size(option: Option, text: str) -> int:
+    """Bytes from Spark's size strings (``64m``, ``1g``; a bare number is bytes)."""
+    match = re.fullmatch(r"([0-9]{1,100})\s*([kmgtp]?)i?b?", text.lower())
+    if match is None:
+        raise OptionError(f"option {option.name}={text!r} is not a number of bytes such as 67108864, 64m or 1g")
+    return _bounded(option, text, int(match[1]) << _SHIFTS[match[2]])
+
+
+def _by_topic(option: Option, text: str) -> dict[str, int]:
+    """``{"topic":1000}`` in order of topics."""
+    shape = 'expected {"topic":1000}'
+    numbers: dict[str, int] = {}
+    for topic, number in sorted(json_object(option.name, text, shape).items()):
+        if type(number) is not int or not option.minimum <= number <= option.maximum:
+            problem = f'"{topic}" has {json.dumps(number)}, not a whole number, {_bounds(option)}'
+            raise OptionError(f"option {option.name}: {problem}; {shape}")
+        numbers[topic] = number
+    if not numbers:
+        raise OptionError(f"option {option.name} names no topic; {shape}")
+    return numbers
+
+
+def _start(option: Option, text: str) -> Start:
+    """A start by word or by JSON."""
+    if text.lower() in option.choices:
+        return text.lower()
+    return per_partition(option.name, text, f"expected {', '.join(option.choices)} or {_OFFSETS_SHAPE}", EARLIEST)
+
+
+def _timestamps(option: Option, text: str) -> Mapping[TopicPartition, int]:
+    """Timestamps by partition."""
+    return per_partition(option.name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0)
+
+
+_READERS: Final[dict[Kind, Callable[[Option, str], object]]] = {
+    "assignors": lambda _, text: assignor_names(text),
+    "boolean": _boolean,
+    "by topic": _by_topic,
+    "choice": _choice,
+    "dotted name": _dotted_name,
+    "duration": _duration,
+    "host": _host,
+    "integer": _integer,
+    "milliseconds": _integer,
+    "number": _number,
+    "offsets": _start,
+    "servers": _servers,
+    "size": _size,
+    "string": lambda _, text: text,
+    "timestamps": _timestamps,
+    "variable": _variable,
 }
+_UNSET: Final[dict[Kind, object]] = {
+    "by topic": {},
+    "duration": None,
+    "integer": None,
+    "milliseconds": None,
+    "size": None,
+    "timestamps": None,
+}
+
+
+def _bounded(option: Option, text: str, number: int, unit: str = "") -> int:
+    if not option.minimum <= number <= option.maximum:
+        raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)}{unit}")
+    return number
 
 
 def _is_ipv6(text: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.kafka.cluster_messages import AnyQuestion, MetadataQuestion, OffsetsQuestion
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
-from sparkcohort.runtime.shell.options.connection_settings import Settings, TransportError
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from tests.kit.certificates import Authority
 
 NOBODY = "127.0.0.1:1"
@@ -50,27 +48,6 @@ def test_a_client_of_librdkafkas_is_made_of_changed_files(tmp_path: Path, monkey
     is_full = False
     assert [counted(ends), counted(ends)] == [4, 4]
     assert [counted(cluster), counted(ends)] == [4, 5], "nobody has told who the brokers are: the client may be stuck"
-
-
-def test_our_own_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """For want of a descriptor the certificates are not read: the next connection tries again."""
-    authority = Authority(tmp_path)
-    conf = {"security.protocol": "ssl", "ssl.ca.location": str(authority.path), "ssl.ca.pem": authority.pem}
-    settings = Settings.parse(conf)
-    before, real = settings.tls, os.memfd_create
-
-    def none_left(*_: Any) -> int:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    monkeypatch.setattr(os, "memfd_create", none_left)
-    authority.path.write_text(authority.pem + "\n")
-    for _ in range(3):
-        assert settings.tls is before
-    assert sum("are not taken up" in line for line in caplog.messages) == 1
-    monkeypatch.setattr(os, "memfd_create", real)
-    after = settings.tls
-    assert after is not before
-    assert settings.tls is after
 
 
 def test_what_an_administrator_cannot_be_made_of_is_told_without_secrets() -> None:

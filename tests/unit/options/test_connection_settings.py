@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
@@ -19,6 +18,7 @@ from sparkcohort.runtime.shell.options.kafka_settings import SETTINGS, OurClient
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
 from tests.kit.certificates import Authority
+from tests.kit.kafka_settings import is_librdkafkas
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 MODULE = "org.apache.kafka.common.security"
@@ -84,7 +84,7 @@ def test_what_the_options_come_to(protocol: str, options: dict[str, str], left_o
     assert unsupported(conf) == left_over
     if not left_over:
         settings = Settings.parse(conf)
-        assert (settings.tls is not None) == protocol.endswith("SSL")
+        assert settings.is_tls == protocol.endswith("SSL")
         assert bool(settings.mechanism) == protocol.startswith("SASL")
         assert settings.credentials[1] in ("", "hunter2")
         assert "hunter2" not in repr(settings)
@@ -126,18 +126,10 @@ def test_what_is_left_to_librdkafka(conf: dict[str, Any], left_over: str) -> Non
 
 def test_every_known_name_is_librdkafkas() -> None:
     """A misspelt name in the lists would leave the right one to librdkafka."""
-
-    def unknown(name: str) -> bool:
-        try:
-            Consumer({"group.id": "g", "log_level": 0, name: "no value"}).close()
-        except KafkaException as error:
-            return "No such configuration property" in str(error)
-        return False
-
-    assert unknown("heard.of.nowhere")
+    assert not is_librdkafkas("heard.of.nowhere")
     ours = (TRUSTSTORE, TRUSTSTORE_PASSWORD, "sasl.oauthbearer.provider")  # see certificate_files and tokens
     known = [row.name for row in SETTINGS if row.our_client is not OurClient.UNREACHED and row.name not in ours]
-    assert [name for name in known if unknown(name)] == []
+    assert [name for name in known if not is_librdkafkas(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -175,7 +167,9 @@ def test_what_is_checked_of_a_broker(pems: Path) -> None:
     """Certificate and name by default; the system's authorities where none is given, and no others where some are."""
 
     def tls(**more: str) -> ssl.SSLContext:
-        made = Settings.parse({"security.protocol": "SSL"} | {k.replace("_", "."): v for k, v in more.items()}).tls
+        made = Settings.parse(
+            {"security.protocol": "SSL"} | {k.replace("_", "."): v for k, v in more.items()}
+        ).tls_context()
         assert made is not None
         return made
 
@@ -188,6 +182,18 @@ def test_what_is_checked_of_a_broker(pems: Path) -> None:
     assert tls(enable_ssl_certificate_verification="false").verify_mode == ssl.CERT_NONE
     assert len(tls(ssl_ca_location=str(pems / "ca.pem")).get_ca_certs()) == 1
     assert len(tls(ssl_ca_pem=(pems / "ca.pem").read_text()).get_ca_certs()) == 1
+
+
+def test_files_are_read_for_each_connection(tmp_path: Path) -> None:
+    """One that is half written fails that connection, by the option's name; the next one reads it again."""
+    authority, path = Authority(tmp_path), tmp_path / "trusted.pem"
+    path.write_text(authority.pem)
+    settings = Settings.parse({"security.protocol": "ssl", "ssl.ca.location": str(path)})
+    path.write_text(authority.pem[:300])
+    with pytest.raises(TransportError, match="no certificates in PEM"):
+        settings.tls_context()
+    path.write_text(2 * authority.pem)
+    assert settings.tls_context() is not None
 
 
 def test_the_version_that_brokers_are_told() -> None:

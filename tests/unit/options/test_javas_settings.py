@@ -18,7 +18,7 @@ from sparkcohort.runtime.shell.options.kafka_settings import ROWS, SETTINGS, Fat
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from sparkcohort.runtime.values.columns import KAFKA_ROW
-from tests.kit.kafka_settings import NUMBERS, JavasSetting, consumer_settings
+from tests.kit.kafka_settings import NUMBERS, JavasSetting, consumer_settings, is_librdkafkas
 from tests.kit.record_sources import by_librdkafka
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
@@ -147,17 +147,6 @@ def names_of_librdkafka() -> list[str]:
     (library,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*")
     texts = re.findall(rb"(?<=\0)[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?=\0)", library.read_bytes())
     return [name for name in sorted({text.decode() for text in texts}) if is_librdkafkas(name)]
-
-
-def is_librdkafkas(name: str) -> bool:
-    """Whether the installed librdkafka has a setting of this name."""
-    try:
-        Consumer({"group.id": "g", "log_level": 0, name: "no value"}).close()
-    except KafkaException as error:
-        return "No such configuration property" not in str(error)
-    except (TypeError, ValueError):
-        pass  # a call-back, for which Python's client wants a function
-    return True
 
 
 def test_every_setting_of_librdkafka_is_known() -> None:

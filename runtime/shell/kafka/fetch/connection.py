@@ -270,7 +270,7 @@ class _Setup:
         ends = float("inf")
         try:
             self._open(address)
-            if (tls := self._settings.tls) is not None:
+            if (tls := self._settings.tls_context()) is not None:
                 self._shake_hands(tls)
             versions = self._versions()
             if self._settings.mechanism:
@@ -447,7 +447,7 @@ class _Setup:
 
     def _doubt(self) -> str:
         """The likeliest mistake."""
-        if self._settings.tls is None:
+        if not self._settings.is_tls:
             return "is it a TLS port? see kafka.security.protocol"
         return "see kafka.security.protocol and the broker's log"
 
