@@ -8,8 +8,11 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse
 from wsgiref.types import WSGIApplication as Application
 
@@ -26,7 +29,6 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.shell.observe.metric_specs import COHORT_UP, METRICS, MetricSpec
 from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
-from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
 from sparkcohort.runtime.shell.rpc.threads import Supervised
@@ -34,6 +36,12 @@ from sparkcohort.runtime.shell.rpc.threads import Supervised
 log = logging.getLogger("sparkcohort.metrics")
 
 CLOSE_S: Final = 1.0
+POLL_S: Final = 0.1
+"""How often the loop checks whether the endpoint is closed."""
+READ_S: Final = 10.0
+"""How long a silent client keeps its thread: Prometheus' default scrape_timeout."""
+MOST: Final = 16
+"""One more connection is closed at once: a thread that waits for the coordinator can't be ended."""
 
 
 class StatusCollector(Collector):
@@ -80,6 +88,53 @@ def _histogram(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
     return family
 
 
+class _ScrapeHandler(WSGIRequestHandler):
+    """One scrape."""
+
+    timeout = READ_S
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
+        """Log nothing for a scrape."""
+
+
+class _MetricsServer(ThreadingMixIn, WSGIServer):
+    """A thread for each scrape, ``MOST`` at a time."""
+
+    daemon_threads = True
+    timeout = POLL_S
+    allow_reuse_port = False  # a second endpoint on the port is an error, not a lottery
+
+    def __init__(self, address: tuple[str, int], family: int) -> None:
+        """Bind and listen.  Raises OSError."""
+        self.address_family = family
+        self._free = threading.Semaphore(MOST)
+        super().__init__(address, _ScrapeHandler)
+
+    def server_bind(self) -> None:
+        """Bind without the reverse look-up of the address that http.server would make."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start the scrape's thread, or close the connection (socketserver calls this)."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The scrape's thread (socketserver calls this)."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
+        """A client hung up: log no traceback."""
+        log.debug("a scrape from %s broke off", client_address)
+
+
 def open_endpoint(options: SourceOptions, port: int, status: Callable[[], Status], ending: Ending) -> None:
     """Serve a run's metrics as the options say, until its end.  Raises OptionError as ``MetricsEndpoint.start``."""
     served = MetricsEndpoint(options.metrics_address, port, status, options.metrics_partitions)
@@ -105,14 +160,14 @@ class MetricsEndpoint:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(StatusCollector(status, most_partitions))
         self._status = status
-        self._server: MetricsServer | None = None
-        self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up, stuck_s=None)
+        self._server: _MetricsServer | None = None
+        self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up)
 
     def start(self) -> None:
         """Bind the port and serve.  Raises OptionError naming ``metrics.port`` or ``metrics.address``."""
         try:
             family, *_, (host, *_more) = socket.getaddrinfo(self._address, self.port, type=socket.SOCK_STREAM)[0]
-            self._server = MetricsServer((str(host), self.port), family)
+            self._server = _MetricsServer((str(host), self.port), family)
         except (OSError, UnicodeError) as error:
             os_error = error if isinstance(error, OSError) else OSError("not a host name")
             raise _refused(self._address, self.port, os_error) from None
@@ -128,7 +183,6 @@ class MetricsEndpoint:
         server = self._server
         if server is not None:
             server.handle_request()
-            server.tend()
 
     def close(self) -> None:
         """Stop serving and close the socket, if started."""
