@@ -7,11 +7,8 @@ Spark looks for installed sources with another interpreter than the one that run
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -30,7 +27,10 @@ ROOM = "sparkcohort.streaming.source"
 EXECUTOR_TASKS = 32
 _MISMATCH, _NOT_FOUND = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_NOT_FOUND"
 _ANY_TOPIC = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
-_ENV = f"export PYSPARK_PYTHON={sys.executable}"
+_ENV = (
+    f"export PYSPARK_PYTHON={sys.executable} (this script's Python) before the session is made; on a cluster "
+    "--conf spark.pyspark.python=…, a path to a Python of the same version that exists on every host"
+)
 
 
 class Interpreter(NamedTuple):
@@ -54,11 +54,11 @@ def register(spark: SparkSession, *, executors: bool = False) -> None:
         return
     driver = _on_driver(spark)
     if driver.trouble:
-        raise CohortError(_no_cohort(driver, "the driver", _set_by(spark)))
+        raise CohortError(_no_cohort(driver, "the driver"))
     spark.dataSource.register(import_module(ROOM).CohortSource)  # by name: the front door is below Spark's side
     for interpreter in _on_executors(spark) if executors else ():
         if interpreter.trouble:
-            raise CohortError(_no_cohort(interpreter, f"the executor on {interpreter.host}", _set_by(spark)))
+            raise CohortError(_no_cohort(interpreter, f"the executor on {interpreter.host}"))
 
 
 def interpreters(spark: SparkSession) -> list[Interpreter]:
@@ -129,54 +129,28 @@ def _probe() -> type[DataSource]:
 # --- in words --------------------------------------------------------------------------------------
 
 
-def _set_by(spark: SparkSession) -> str:
-    """What made Spark take its Python."""
-    command = getattr(spark.sparkContext, "pythonExec", "")
-    if "PYSPARK_PYTHON" in os.environ or command not in ("", "python3"):
-        return f"as PYSPARK_PYTHON or spark.pyspark.python says ({command})"
-    return "the first python3 in PATH, since PYSPARK_PYTHON isn't set"
-
-
-def _is_mine(command: str) -> bool:
-    """Whether this command starts this script's Python: to set that is no advice."""
-    program, own = Path(shutil.which(command) or ""), Path(sys.executable)
-    return (program.parent, program.resolve()) == (own.parent, own.resolve())  # python3 beside python, of one environment
-
-
-def _no_cohort(interpreter: Interpreter, place: str, set_by: str) -> str:
+def _no_cohort(interpreter: Interpreter, place: str) -> str:
     """What is wrong with a Python that runs, but can't import Cohort."""
     missing = interpreter.trouble.startswith("ModuleNotFoundError: No module named 'sparkcohort'")
     problem = "has no Cohort" if missing else f"can't load Cohort ({interpreter.trouble})"
-    if place == "the driver" and _is_mine(interpreter.executable):
-        remedy = f"{interpreter.executable} -m pip install --force-reinstall sparkcohort (it is this script's Python)"
-    elif place == "the driver":
-        remedy = f"{_ENV} before the session is made (this script's Python has it), or install sparkcohort in that one"
-    else:
-        remedy = f"install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host; on the driver it is {sys.executable}"
-    return f"Spark's Python on {place} is {interpreter.executable} ({interpreter.version}), {set_by}: it {problem}. Do: {remedy}"
+    return f"Spark's Python on {place} is {interpreter.executable} ({interpreter.version}): it {problem}. Do: install sparkcohort there, or {_ENV}"
 
 
 def _cannot_run(error: Exception, spark: SparkSession) -> str:
     """What is wrong with a Python that doesn't run, or is of another version."""
     text, version = str(error), ".".join(map(str, sys.version_info[:2]))
-    command = getattr(spark.sparkContext, "pythonExec", "python3")
     if _MISMATCH in text:
         problem = f"is of another version than this script's, which is {version} ({sys.executable})"
     else:
         problem = f"does not run: {_reason(text)}"
-    remedy = f"{_ENV} before the session is made; on a cluster --conf spark.pyspark.python=…, a path that exists on every host"
-    if _is_mine(command):
-        remedy = "see that this path, which is this script's Python, exists on every host"
-    return f"Spark's Python is {command}, {_set_by(spark)}: it {problem}. Do: {remedy}, with the same version"
+    return f"Spark's Python is {getattr(spark.sparkContext, 'pythonExec', 'python3')}: it {problem}. Do: {_ENV}"
 
 
 def _reason(text: str) -> str:
-    """The one line of Spark's error that says something of Python: the last cause, without Java's frames."""
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
+    """The last cause in Spark's error, without Java's frames."""
+    lines = [line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line] or [text]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    first = next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else "no reason")
-    return (causes[-1] if causes else first)[:300]
+    return (causes[-1] if causes else lines[0])[:300]
 
 
 def _ask_server(spark: SparkSession) -> None:
