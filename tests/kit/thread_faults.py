@@ -50,7 +50,6 @@ class ThreadFaults:
         self._last = time.monotonic()
         monkeypatch.setattr(threads, "PAUSE_S", 0.01)
         monkeypatch.setattr(threads, "MOST_PAUSE_S", 0.05)
-        monkeypatch.setattr(threads, "LOOK_S", 0.05)
         once_round = Supervised._round
 
         def struck_round(thread: Supervised) -> bool:

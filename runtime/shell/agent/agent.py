@@ -37,7 +37,7 @@ from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_frames import is_ours
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 from sparkcohort.runtime.shell.rpc.log_lines import GROUP, chosen_level, stderr_handler
-from sparkcohort.runtime.shell.rpc.process_exit import wait_for_exit
+from sparkcohort.runtime.shell.rpc.process_identity import wait_for_exit
 from sparkcohort.runtime.shell.rpc.resources import raise_limit
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 
@@ -76,7 +76,7 @@ class Agent:
     def run(self) -> None:
         """Serve until the last member has ended, or the executor."""
         self._acceptor.start()
-        Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None).start()
+        Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign).start()
         Supervised("cohort-agent", self._await_job, self._work, self._resign).run()
         self.fail("its own loop came to an end")
 

@@ -106,7 +106,7 @@ class ListenerRunner:
         self._listener: Any = None
         self._created = False
         self._call: _ListenerCall
-        self._thread = Supervised("cohort-listener", self._wait, self._work, self._give_up, stuck_s=None)
+        self._thread = Supervised("cohort-listener", self._wait, self._work, self._give_up)
         self._thread.start()
 
     # --- from the agent -----------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class QueryMember:
         self._has_ended = False
         self._loop = Supervised("cohort-member", self._await_job, self._work, self._resign, amend=self._crash)
         self._pause, self._listened = threading.Event(), False
-        self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
+        self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign)
         self._listening = (
             ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._reports.report_listener)
             if config.listener

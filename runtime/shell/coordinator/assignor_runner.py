@@ -117,9 +117,7 @@ class AssignorRunner:
             self._end(call, self._computed(call))
             return
         if self._thread is None:
-            self._thread = Supervised(
-                "cohort-assignor", self._wait, self._work, self._give_up, amend=self._answer, stuck_s=None
-            )
+            self._thread = Supervised("cohort-assignor", self._wait, self._work, self._give_up, amend=self._answer)
             self._thread.start()
         self._calls.put(call)
 

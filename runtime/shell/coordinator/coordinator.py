@@ -13,6 +13,7 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from functools import partial
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, Load, Racks
@@ -56,7 +57,6 @@ from sparkcohort.runtime.shell.coordinator.history import History
 from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
 from sparkcohort.runtime.shell.rpc.flight import EventQueue
 from sparkcohort.runtime.shell.rpc.threads import Supervised
-from sparkcohort.runtime.shell.rpc.waiter import Waiter
 
 log = logging.getLogger("sparkcohort.coordinator")
 
@@ -95,7 +95,7 @@ class Coordinator:
         self._wakes_at_ms = 0  # and its end by the group's clock
         self._due_ms = 0  # when the loop has to wake up at the latest
         self._ended = False
-        self._requests: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
+        self._requests: dict[int, tuple[Request, Future[Reply] | None]] = {}  # None: the driver's own request
         self._correlation = 0
         self._streams = EventStreams(self._subscribed)
         self._infos: dict[str, MemberInfo] = {}
@@ -181,24 +181,21 @@ class Coordinator:
 
     def request(self, request: Request, timeout_s: float) -> Reply:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
-        waiter = Waiter()
+        answer: Future[Reply] = Future()
         with self._owning:
             if self._ended and not self._for_good:  # a group that is unloaded answers by itself
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
-            self._run_job(partial(self._admit, request, waiter))
-            if not waiter.is_answered:
-                waiter.park()
+            self._run_job(partial(self._admit, request, answer))
             if self._due_ms < self._wakes_at_ms:
                 self._wakes_at_ms = 0
                 self._inbox.put(_do_nothing)  # wake the loop: something is due before the end of its wait
         try:
-            reply = waiter.get(timeout_s)
-        except queue.Empty:
+            return answer.result(timeout_s)
+        except TimeoutError:
             raise TimeoutError(f"no answer within {timeout_s:g} s") from None
-        if reply is None:
-            raise TimeoutError("the coordinator has ended")
-        return reply
+        except CancelledError:
+            raise TimeoutError("the coordinator has ended") from None
 
     def subscribe(self, address: str) -> EventQueue:
         """The queue of the events for the agent at this address; the first one has the topics."""
@@ -332,21 +329,21 @@ class Coordinator:
             self._step(Trigger(self.leading.reason(self._name)))
         self.leading.tick()
 
-    def _admit(self, request: Request, waiter: Waiter) -> None:
+    def _admit(self, request: Request, answer: Future[Reply]) -> None:
         """Check a request and step the group with it; a member whose rejoin is refused is removed, so that no round waits for it."""
         try:
             request = self._door.admit(request, self.group, self._partition_counts, self._clock.now_ms)
         except validation.Refusal as refusal:
             self.counters[type(request).__name__, refusal.error.name] += 1
-            waiter.set_reply(admission.refused(request, refusal))
+            answer.set_result(admission.refused(request, refusal))
             if isinstance(request, JoinGroup) and request.member_id:
-                self._receive(validation.removal(request, refusal), Waiter())
+                self._receive(validation.removal(request, refusal), Future())
             return
-        self._receive(request, waiter)
+        self._receive(request, answer)
 
-    def _receive(self, request: Request, waiter: Waiter | None) -> None:
+    def _receive(self, request: Request, answer: Future[Reply] | None) -> None:
         self._correlation += 1
-        self._requests[self._correlation] = request, waiter
+        self._requests[self._correlation] = request, answer
         self._step(Received(self._correlation, request))
 
     def _step(self, event: Received | Tick | Trigger | Unload | Resume) -> None:
@@ -386,14 +383,14 @@ class Coordinator:
                 log.info("group %s: member %s removed: %s", self.settings.group_id, self._name(member_id), reason)
 
     def _answer(self, correlation: int, reply: Reply) -> None:
-        request, waiter = self._requests.pop(correlation)
+        request, answer = self._requests.pop(correlation)
         if isinstance(request, JoinGroup) and isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
             self._store_info(request, reply.member_id)
-        if waiter is None:
+        if answer is None:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
             self._inbox.put(lambda: self._step_driver(machine.Replied(reply, request)))
         else:
-            waiter.set_reply(self.history.explain_refusal(request, reply))
+            answer.set_result(self.history.explain_refusal(request, reply))
 
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:
@@ -490,9 +487,9 @@ class Coordinator:
         self._ended = True
         self.leading.close()
         self._streams.end("stop" if self._for_good else "restart")
-        for _, waiter in self._requests.values():
-            if waiter is not None:
-                waiter.set_reply(None)
+        for _, answer in self._requests.values():
+            if answer is not None:
+                answer.cancel()
 
 
 def _do_nothing() -> None:

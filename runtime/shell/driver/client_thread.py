@@ -6,11 +6,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.rpc.threads import LOOK_S, check_threads
 
 T = TypeVar("T")
 RETRY_S = 0.1
@@ -85,12 +84,9 @@ class ClientThread:
 
 
 def _result(answer: Future[T], deadline: float) -> T:
-    """The answer of the owner, which is supervised meanwhile.  Raises TimeoutError, or what the job raised."""
-    while not answer.done() and time.monotonic() < deadline:
-        check_threads()
-        wait([answer], min(max(deadline - time.monotonic(), 0.0), LOOK_S))
+    """The answer of the owner.  Raises TimeoutError, or what the job raised."""
     try:
-        return answer.result(0)
+        return answer.result(max(deadline - time.monotonic(), 0.0))
     finally:
         del (
             answer

@@ -31,7 +31,7 @@ from sparkcohort.runtime.shell.kafka.handover_client import (
     describe,
 )
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.rpc.threads import Supervised, check_threads
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.handover")
@@ -204,7 +204,6 @@ class HandoverWatch:
         with self._changed:
             while not reached() and time.monotonic() < deadline:
                 self._changed.wait(0.1)
-                check_threads()
 
     def _handed_over(self) -> CohortError:
         record = self._running.request

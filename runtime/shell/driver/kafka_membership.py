@@ -30,7 +30,7 @@ from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.rpc.clock import now_ms
-from sparkcohort.runtime.shell.rpc.threads import Supervised, check_threads
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = clients.log
 
@@ -135,7 +135,6 @@ class GroupMembership:
         """Wait until it is so; whether it is.  Raises what ended the membership."""
         deadline, done = time.monotonic() + timeout_s, False
         while not done and time.monotonic() < deadline:
-            check_threads()
             with self._changed:
                 done = self._changed.wait_for(lambda: reached() or self.state is MembershipState.ENDED, WAIT_S)
         self._check()

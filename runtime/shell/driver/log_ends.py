@@ -26,7 +26,6 @@ from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.epoch_ends import EpochEndLookup
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.rpc.threads import check_threads
 
 log = logging.getLogger("sparkcohort.log_ends")
 
@@ -101,7 +100,6 @@ class LogEnds:
 
         Raises ``CohortError`` once the topics may not be read any more.
         """
-        check_threads()
         deadline = time.monotonic() + timeout_s
         with self._changed:
             self._requests += 1

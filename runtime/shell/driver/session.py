@@ -48,7 +48,6 @@ from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order, ShutdownHook
-from sparkcohort.runtime.shell.rpc.threads import check_threads
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.runtime.text import counted
 
@@ -286,7 +285,6 @@ class Session:
 
     def check(self) -> None:
         """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
-        check_threads()
         if self._handover is not None:
             self._handover.check()
         if (failure := self._failure()) is not None:

@@ -11,12 +11,13 @@ import contextlib
 import json
 import logging
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
@@ -28,8 +29,6 @@ from sparkcohort.runtime.shell.rpc.tls import Credentials
 log = logging.getLogger("sparkcohort.connection")
 
 STATUS_TIMEOUT_S = 5.0
-_LARGEST = 64 << 10
-_LONGEST_VERSION = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,25 @@ class Connection:
     def __str__(self) -> str:
         """For people."""
         return f"group {self.group_id} on {self.place.host} (process {self.pid})"
+
+
+class _Content(msgspec.Struct):
+    """What a file has; ``started`` as ``process_identity.started``."""
+
+    group_id: str
+    instance_id: str
+    pid: int
+    started: int
+    host: str
+    boot: str
+    pids: int
+    run_id: str
+    port: int
+    authority: str
+    certificate: str
+    key: str
+    token: str
+    version: str = ""
 
 
 def our_version() -> str:
@@ -69,24 +87,24 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
 
     Returns None after one warning where it can't be written: a query must not fail for that.
     """
-    place = current_place()
-    content = {
-        "group_id": group_id,
-        "instance_id": instance_id,
-        "pid": os.getpid(),
-        "started": started(os.getpid()),
-        **place._asdict(),
-        "version": our_version(),
-        "run_id": run.run_id,
-        "port": run.port,
-        "authority": run.credentials.authority.decode(),
-        "certificate": run.credentials.certificate.decode(),
-        "key": run.credentials.key.decode(),
-        "token": run.credentials.token,
-    }
+    credentials = run.credentials
+    content = _Content(
+        group_id=group_id,
+        instance_id=instance_id,
+        pid=os.getpid(),
+        started=started(os.getpid()),
+        **current_place()._asdict(),
+        version=our_version(),
+        run_id=run.run_id,
+        port=run.port,
+        authority=credentials.authority.decode(),
+        certificate=credentials.certificate.decode(),
+        key=credentials.key.decode(),
+        token=credentials.token,
+    )
     try:
         path = home() / f"{run.run_id}.json"
-        _write_whole(path, json.dumps(content))
+        _write_whole(path, msgspec.json.encode(content))
     except (OSError, CohortError) as error:
         reason = f"{home()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         log.warning(
@@ -99,7 +117,7 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
     return path
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_whole(path: Path, data: bytes) -> None:
     """Write a file of mode 0600 and rename it when it is whole; a failure leaves no file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
@@ -107,8 +125,8 @@ def _write_whole(path: Path, text: str) -> None:
         # A killed process may have left it: after a fail-over the next run has the same file name.
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         fresh.rename(path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -240,38 +258,18 @@ def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
 def _read(path: Path) -> Connection | None:
     """The connection in a file; None for another file, and for a stale one, which is removed."""
     try:
-        text, file = _text(path)
-        content = json.loads(text)
-        place = Place(str(content["host"]), str(content["boot"]), int(content["pids"]))
-        credentials = Credentials(
-            authority=content["authority"].encode(),
-            certificate=content["certificate"].encode(),
-            key=content["key"].encode(),
-            token=content["token"],
-        )
-        run = Run(content["run_id"], None, int(content["port"]), credentials)
-        version = str(content.get("version", ""))[:_LONGEST_VERSION]
-        connection = Connection(
-            str(content["group_id"]), str(content["instance_id"]), int(content["pid"]), run, place, version
-        )
-        is_stale = place.is_here() and started(connection.pid) != content["started"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # not one of ours
+        status = path.stat()
+        content = msgspec.json.decode(path.read_bytes(), type=_Content)
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError):  # not one of ours
         return None
-    if is_stale:
+    place = Place(content.host, content.boot, content.pids)
+    if place.is_here() and started(content.pid) != content.started:
         if place.is_certain():
-            _remove_stale(path, file)
+            _remove_stale(path, status)
         return None
-    return connection
-
-
-def _text(path: Path) -> tuple[str, os.stat_result]:
-    """The text of a regular file of at most ``_LARGEST`` bytes, and its stat.  Raises OSError, ValueError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a file")
-        return file.read(_LARGEST).decode(), status
+    secrets = (content.authority.encode(), content.certificate.encode(), content.key.encode(), content.token)
+    run = Run(content.run_id, None, content.port, Credentials(*secrets))
+    return Connection(content.group_id, content.instance_id, content.pid, run, place, content.version)
 
 
 def _remove_stale(path: Path, file: os.stat_result) -> None:

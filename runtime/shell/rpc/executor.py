@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkcohort.runtime.shell.rpc.process_identity import stat_fields
+
 _PROC = Path("/proc")
 _STDERR = 2
 _SUFFIX, _BACKLOG = "-agent", 128
@@ -82,14 +84,11 @@ def find_executor(pid: int | None = None) -> Executor:
         if (own := (_PROC / "self").readlink().name) != str(os.getpid()):
             raise NoExecutor(f"/proc is of another process namespace: it calls this process {own}, not {os.getpid()}")
         while current > 0:  # the parent of process 1, and of one that came from another namespace, is 0
-            fields, arguments = _stat(current), _arguments(current)
+            fields, arguments = stat_fields(current), _arguments(current)
             if "java" in (Path(arguments[0]).name, _program(current)):
-                return _parse_executor(current, int(fields[21]), arguments)
+                return _parse_executor(current, int(fields[19]), arguments)
             ancestors.append(current)
-            current = int(fields[3])
-        for ancestor in ancestors[1:]:  # a program with a JVM inside, however it is called
-            if _maps_a_jvm(ancestor):
-                return _parse_executor(ancestor, int(_stat(ancestor)[21]), _arguments(ancestor))
+            current = int(fields[1])
     except OSError as error:
         raise NoExecutor(f"{error.filename or f'/proc/{current}'} can't be read ({error.strerror})") from None
     names = ", ".join(_program(each) or "?" for each in ancestors)
@@ -100,27 +99,12 @@ def _arguments(pid: int) -> list[str]:
     return (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
 
 
-def _maps_a_jvm(pid: int) -> bool:
-    """Whether a process is a JVM, as far as one may look into it."""
-    try:
-        return "/libjvm.so" in (_PROC / str(pid) / "maps").read_text(errors="replace")
-    except OSError:
-        return False
-
-
 def _program(pid: int) -> str:
     """The name of a process's program file; empty where it can't be read."""
     try:
         return (_PROC / str(pid) / "exe").readlink().name
     except OSError:
         return ""
-
-
-def _stat(pid: int) -> list[str]:
-    text = (_PROC / str(pid) / "stat").read_text()
-    # The command name may hold spaces and brackets; everything after the last bracket is plain fields.
-    head, _, tail = text.rpartition(")")
-    return [head.partition(" ")[0], head, *tail.split()]
 
 
 def _parse_executor(pid: int, started: int, arguments: list[str]) -> Executor:

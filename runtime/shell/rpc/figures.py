@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sparkcohort.runtime.shell.rpc.process_identity import stat_fields
+
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _STARTED_AT: Final = 19  # of the fields behind the command's name in /proc/self/stat
@@ -26,7 +28,7 @@ class ProcessFigures(NamedTuple):
 
 def process_figures() -> ProcessFigures:
     """The figures as they are now.  Raises OSError where there is no descriptor to look with."""
-    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    stat = stat_fields(os.getpid())
     uptime_s = float(Path("/proc/uptime").read_text().split()[0])
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return ProcessFigures(

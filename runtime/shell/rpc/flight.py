@@ -26,12 +26,10 @@ from sparkcohort.runtime.shell.rpc.resources import raise_limit
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
 
 EVENTS: Final = "Events"
-STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit"})
-"""Frequent requests that are answered at once.  They share one open stream (Flight's DoExchange): to set a call up costs the
-server more than twice as much as to answer it."""
-PARKED: Final = frozenset({"JoinGroup", "SyncGroup"})
-"""Requests that wait for other members, up to a rebalance timeout.  Each has a stream of its own: Flight can't end a running
-call, so a call on an abandoned connection would be waited for to its end."""
+STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit", "JoinGroup", "SyncGroup"})
+"""Requests that go by an open stream (Flight's DoExchange), of which one is kept.  Heartbeats and commits are frequent: to set a
+call up costs the server more than twice as much as to answer it.  Joins and syncs wait for other members, up to a rebalance
+timeout: Flight can't end a running call, so a call on an abandoned connection would be waited for to its end."""
 REPORTS: Final = frozenset(
     {
         "AgentFigures",
@@ -257,11 +255,8 @@ class Link:
             ) from None
         self._dialling = threading.Lock()
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
-        self._line: _RequestStream | None = None
-        self._streams: set[_RequestStream] = (
-            set()
-        )  # on this connection: the shared one, and one for each parked request
-        self._streaming = threading.Lock()
+        self._streams: set[_RequestStream] = set()  # on this connection
+        self._idle: _RequestStream | None = None  # one of them without a request
         self._events: Any = None  # the stream's reader
         self._closed = False
 
@@ -293,14 +288,9 @@ class Link:
         Raises CoordinatorUnreachable when nothing answers within ``timeout_s``, CoordinatorRefused when it refuses.
         """
         try:
-            if action in STREAMED and self._streaming.acquire(blocking=False):
-                try:
-                    return self._ask(action, body, timeout_s)
-                finally:
-                    self._streaming.release()
-            if action in PARKED:
-                return self._park(action, body, timeout_s)
-            return self._call(self._client, action, body, timeout_s)
+            if action in STREAMED:
+                return self._send_on_stream(action, body, timeout_s)
+            return self._call(action, body, timeout_s)
         except _NO_ANSWER as error:
             raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
         except (flight.FlightError, ValueError) as error:
@@ -324,7 +314,8 @@ class Link:
         except OSError:
             return False
 
-    def _call(self, client: Any, action: str, body: bytes, timeout_s: float) -> bytes:
+    def _call(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        client = self._client
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
         try:
             (result,) = client.do_action(flight.Action(action, body), options)
@@ -334,42 +325,31 @@ class Link:
             raise
         return bytes(result.body.to_pybytes())
 
-    def _ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
-        """Send on the shared stream; the first time, and after a failure, as a call, and open the stream when it succeeds."""
-        line, client = self._line, self._client
-        if line is None or line.closed:
-            answer = self._call(client, action, body, timeout_s)
-            # Without a free thread the next request is a call, too.
-            with contextlib.suppress(RuntimeError):
-                self._line = self._open(client)
-            return answer
+    def _send_on_stream(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """Send on the idle stream, or on a new one."""
+        with self._dialling:
+            stream, self._idle = self._idle, None
+        if stream is None or stream.closed:
+            stream = self._open(self._client)
         try:
-            return self._ask_stream(line, action, body, timeout_s)
-        except BaseException:
-            self._end(line)
-            raise
-
-    def _park(self, action: str, body: bytes, timeout_s: float) -> bytes:
-        """Send on a stream of its own."""
-        client = self._client
-        try:
-            stream = self._open(client)
-        except RuntimeError:  # the system has no thread for it
-            return self._call(client, action, body, timeout_s)
-        try:
-            return self._ask_stream(stream, action, body, timeout_s)
-        finally:
+            answer = stream.ask(action, body, timeout_s)
+        except BaseException as error:
             self._end(stream)
-
-    def _ask_stream(self, stream: _RequestStream, action: str, body: bytes, timeout_s: float) -> bytes:
-        try:
-            return stream.ask(action, body, timeout_s)
-        except _NOT_IN_TIME:
-            self._give_up(stream.client)  # not self._client, which may be a newer connection
+            if isinstance(error, _NOT_IN_TIME):
+                self._give_up(stream.client)  # not self._client, which may be a newer connection
             raise
+        self._keep(stream)
+        return answer
+
+    def _keep(self, stream: _RequestStream) -> None:
+        with self._dialling:
+            if self._idle is None:
+                self._idle = stream
+                return
+        self._end(stream)
 
     def _open(self, client: Any) -> _RequestStream:
-        """A stream that ends with its connection, at once if that is abandoned already.  Raises RuntimeError: no thread."""
+        """A stream that ends with its connection, at once if that is abandoned already."""
         stream = _RequestStream(client, self._headers)
         with self._dialling:
             if stands := not self._closed and self._client is client:

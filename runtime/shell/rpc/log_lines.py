@@ -15,13 +15,6 @@ from sparkcohort.runtime.text import printable
 
 MOST = 10_000
 LEVEL_VARIABLE: Final = "COHORT_LOG_LEVEL"
-LEVELS: Final = {
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "WARNING": logging.WARNING,
-    "ERROR": logging.ERROR,
-}
 GROUP: Final[ContextVar[str]] = ContextVar("cohort-group", default="")
 """The group of the member that logs; empty where a process has one query, or none."""
 
@@ -50,7 +43,7 @@ def stderr_handler() -> logging.Handler:
 def chosen_level() -> int:
     """The level that the environment names; INFO where it names none, or nonsense."""
     name = os.environ.get(LEVEL_VARIABLE, "").strip().upper()
-    return LEVELS.get(name, logging.INFO)
+    return logging.getLevelNamesMapping().get(name, logging.INFO)
 
 
 def log_to_stderr(group: str = "") -> None:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.rpc.process_exit import wait_for_exit
+from sparkcohort.runtime.shell.rpc.process_identity import wait_for_exit
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.process")
@@ -103,7 +103,7 @@ class ShutdownHook:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._jvm = jvm
         self._detached = False
-        self._thread = Supervised("cohort-end", self._wait, self._end, self._give_up, stuck_s=None)
+        self._thread = Supervised("cohort-end", self._wait, self._end, self._give_up)
 
     def start(self) -> None:
         """Take the signal over, where this is the main thread, which alone may."""

@@ -3,9 +3,6 @@
 A background thread waits for work and does it, over and over.  An unforeseen error is logged once, with its
 traceback, and the work is tried again after a pause that doubles.  After ``PATIENCE_S`` without a success ``give_up`` is
 called with the reason: it ends the query, or the agent, which is then replaced.  If no thread can be had, ``start`` raises.
-
-Each thread, and each caller that waits, checks the others (``check_threads``): one whose work does not end is logged with
-its stack, and then given up.  So no watching thread is needed, which could die as well.
 """
 
 from __future__ import annotations
@@ -13,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
-import sys
 import threading
 import time
-import traceback
-import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,38 +24,11 @@ PAUSE_S, MOST_PAUSE_S = 0.1, 5.0
 PATIENCE_S = 60.0
 LEAST_TRIES = 5
 """At least so many, however much time has passed: a process that was frozen has not tried meanwhile."""
-STUCK_S = 120.0
-"""How long work may take before it is logged; after twice the time it is given up."""
-LOOK_S = 1.0
-FRAMES = 5
-
-_threads: weakref.WeakSet[Supervised] = weakref.WeakSet()
-_threads_lock = threading.Lock()
-_check_lock = threading.Lock()
-_last_check = [0.0]
 
 
 def in_context(target: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
     """A thread's target with the context variables of its starter: they tell its log lines' query."""
     return partial(contextvars.copy_context().run, target, *arguments)
-
-
-def check_threads() -> None:
-    """Check every supervised thread of this process, at most once a second; called from loops and waits."""
-    if not _check_lock.acquire(blocking=False):
-        return
-    try:
-        now = time.monotonic()
-        passed_s = now - _last_check[0]
-        if passed_s < LOOK_S:
-            return
-        _last_check[0] = now
-        with _threads_lock:
-            threads = list(_threads)
-        for thread in threads:
-            thread.check(min(passed_s, 2 * LOOK_S))  # in a long time without a look this process may have been frozen
-    finally:
-        _check_lock.release()
 
 
 class Supervised:
@@ -79,20 +46,17 @@ class Supervised:
         *,
         amend: Callable[[], None] | None = None,
         ended: Callable[[], None] | None = None,
-        stuck_s: float | None = STUCK_S,
     ) -> None:
-        """Nothing runs before ``start``; ``stuck_s`` is None for work that may take for ever."""
+        """Nothing runs before ``start``."""
         self._name = name
         self._wait, self._work, self._give_up = wait, work, give_up
         self._amend, self._ended = amend, ended
-        self._stuck_s = stuck_s
         self._context = contextvars.copy_context()
         self._thread = threading.Thread()  # before ``start`` one that is not alive
         self._pause = threading.Event()
-        self._is_over = self._reported = self._busy = False
+        self._is_over = False
         self._failures = 0
         self._failing_since = self._next_try = 0.0
-        self._busy_s = 0.0
         self.trouble = ""
         """Why the work fails now, in words; empty while it does not."""
 
@@ -100,18 +64,13 @@ class Supervised:
 
     def start(self) -> None:
         """Start the thread.  Raises RuntimeError where none can be had."""
-        self._register(threading.Thread(target=partial(self._context.run, self._run), name=self._name, daemon=True))
+        self._thread = threading.Thread(target=partial(self._context.run, self._run), name=self._name, daemon=True)
         self._thread.start()
 
     def run(self) -> None:
         """As ``start``, in the thread that calls: for a process' own loop."""
-        self._register(threading.current_thread())
+        self._thread = threading.current_thread()
         self._run()
-
-    def _register(self, thread: threading.Thread) -> None:
-        self._thread = thread
-        with _threads_lock:
-            _threads.add(self)
 
     def close(self) -> None:
         """No more work: not again, not after a pause; what ``wait`` waits for is the caller's to end."""
@@ -131,32 +90,14 @@ class Supervised:
         """The work so far is a success: for work that takes for ever."""
         if self._failures:
             log.info("background thread %s goes on, after %d failures", self._name, self._failures)
-        self._failures, self.trouble, self._reported = 0, "", False
-
-    def check(self, passed_s: float) -> None:
-        """Log, then give up, work that does not end; ``passed_s`` is the time since the last look."""
-        if self._is_over:
-            return
-        self._busy_s = self._busy_s + passed_s if self._busy else 0.0
-        if self._stuck_s is None or self._busy_s <= self._stuck_s:
-            return
-        if not self._reported:
-            self._reported = True
-            log.warning(
-                "background thread %s is stuck: its work has not ended for %.0f s and is at\n%s",
-                self._name,
-                self._busy_s,
-                self._stack(),
-            )
-        if self._busy_s > 2 * self._stuck_s:
-            self._resign(f"its work has not ended for {self._busy_s:.0f} s")
+        self._failures, self.trouble = 0, ""
 
     # --- the thread ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while self._round():
-                check_threads()
+                pass
         except BaseException as error:  # noqa: BLE001  even in the handling of an error
             self._resign(f"it failed over a failure, with {type(error).__name__}: {error}")
 
@@ -166,16 +107,13 @@ class Supervised:
             if self._is_over or not self._wait():
                 self._finish()
                 return False
-            self._busy_s, self._busy = 0.0, True
             self._work()
         except BaseException as error:  # noqa: BLE001  any error: a thread that ended would go unnoticed
-            self._busy = False
             self._record_failure(error)
             self._pause.wait(max(self._next_try - time.monotonic(), 0.0))
             if self._amend is not None:
                 self._amend()
         else:
-            self._busy = False
             self.mark_success()
         return True
 
@@ -188,8 +126,6 @@ class Supervised:
             self.trouble = f"{type(error).__name__}: {error}"
             if first:
                 log.error("background thread %s failed and is tried again", self._name, exc_info=error)
-            else:
-                log.debug("background thread %s failed again: %s", self._name, self.trouble)
         passed_s = now - self._failing_since
         if self._failures >= LEAST_TRIES and passed_s > PATIENCE_S:
             self._resign(f"it has failed {self._failures} times in {passed_s:.0f} s, last with {self.trouble}")
@@ -211,7 +147,3 @@ class Supervised:
         if self._ended is not None:
             self._ended()
             self._ended = None
-
-    def _stack(self) -> str:
-        frame = sys._current_frames().get(self._thread.ident or 0)
-        return "".join(traceback.format_stack(frame)[-FRAMES:]) if frame else "an unknown place"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -90,19 +89,6 @@ def test_what_all_containers_of_a_host_call_process_1_has_names_of_its_own() -> 
         first, second = (json.loads(each.stdout.readline()) for each in running if each.stdout)
     assert first[0] == second[0] == 1
     assert first[4].rpartition("-")[2] != second[4].rpartition("-")[2]
-
-
-def test_a_jvm_inside_another_program_is_found(tmp_path: Path) -> None:
-    """By what is mapped into it, where neither its command line nor its program is called java."""
-    home = Path(java()).resolve().parents[1]
-    (tmp_path / "bin").mkdir()
-    program = shutil.copy(home / "bin" / "java", tmp_path / "bin" / "launcher")
-    (tmp_path / "lib").symlink_to(home / "lib")
-    (tmp_path / "conf").symlink_to(home / "conf")
-    command = [program, *QUICK, str(ABOVE), sys.executable, "-P", "-c", FIND]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[1] == "driver"
 
 
 def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

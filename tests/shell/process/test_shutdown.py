@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.rpc import process_exit as goings
-from sparkcohort.runtime.shell.rpc.process_exit import wait_for_exit
+from sparkcohort.runtime.shell.rpc import process_identity as goings
+from sparkcohort.runtime.shell.rpc.process_identity import wait_for_exit
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
 from tests.kit.mock import MockCluster
 from tests.kit.tier import of_tier

@@ -60,7 +60,8 @@ def test_log_ends_go_on(mock_broker: MockCluster, topic: str, monkeypatch: pytes
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("thread", ["cohort-group-commits", pytest.param("cohort-kafka-group", marks=LONG)])
+@pytest.mark.parametrize("thread", ["cohort-group-commits", "cohort-kafka-group"])
+@LONG
 def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The membership is one again, with another client, and what was committed last is in the group."""
     monkeypatch.setattr(group_commits, "COMMIT_S", 1.0)

@@ -1,4 +1,4 @@
-"""Background threads that fail, end, get stuck, or can't be started: they go on, or somebody hears of it."""
+"""Background threads that fail, end, or can't be started: they go on, or somebody hears of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import threads
 from sparkcohort.runtime.shell.rpc.log_lines import GROUP, OneLine
-from sparkcohort.runtime.shell.rpc.threads import Supervised, check_threads
+from sparkcohort.runtime.shell.rpc.threads import Supervised
 from tests.kit.waiting import wait_until
 
 ERRORS = [RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"), SystemExit(3)]
@@ -54,23 +54,15 @@ class Counting:
 
 
 @contextmanager
-def running(work: Counting, *, stuck_s: float | None = 60.0) -> Iterator[Supervised]:
+def running(work: Counting) -> Iterator[Supervised]:
     """A supervised thread that does this work."""
-    thread = Supervised(
-        "a-thread", work.wait, work.work, work.give_up, amend=work.amend, ended=work.end, stuck_s=stuck_s
-    )
+    thread = Supervised("a-thread", work.wait, work.work, work.give_up, amend=work.amend, ended=work.end)
     thread.start()
     try:
         yield thread
     finally:
         thread.close()
         thread.join(5)
-
-
-def looked() -> bool:
-    """Look; nothing has come of it yet."""
-    check_threads()
-    return False
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -135,43 +127,6 @@ def test_one_that_fails_over_a_failure_is_given_up(monkeypatch: pytest.MonkeyPat
         wait_until(lambda: work.given_up, 10, "it to be given up")
     assert "it failed over a failure, with MemoryError" in work.given_up[0]
     assert work.ended == 1
-
-
-def test_one_that_is_stuck_is_told_of_and_given_up(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With the line where it stands; time in which nobody looked does not count."""
-    monkeypatch.setattr(threads, "LOOK_S", 0.05)
-    work, let_go = Counting(), threading.Event()
-    monkeypatch.setattr(work, "work", lambda: let_go.wait(30))
-    with running(work, stuck_s=0.3) as thread:
-        try:
-            for _ in range(2):
-                thread.check(0.1)
-            assert work.given_up == [], "frozen for however long, it is one look"
-            wait_until(lambda: looked() or work.given_up, 10, "it to be given up")
-        finally:
-            let_go.set()
-    assert (
-        "background thread a-thread is stuck: its work has not ended for" in caplog.text
-        and "let_go.wait(30)" in caplog.text
-    )
-    assert "a-thread is given up: its work has not ended for" in work.given_up[0]
-    assert work.ended == 1
-
-
-def test_one_that_waits_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only work has to end; one whose work may take for ever says so by None."""
-    monkeypatch.setattr(threads, "LOOK_S", 0.01)
-    work, let_go = Counting(), threading.Event()
-    monkeypatch.setattr(work, "wait", lambda: let_go.wait(30) and False)
-    for stuck_s in (0.001, None):
-        let_go.clear()
-        with running(work, stuck_s=stuck_s) as thread:
-            for _ in range(10):
-                thread.check(60)
-            assert work.given_up == []
-            let_go.set()
 
 
 def test_a_threads_lines_say_of_which_group_they_are() -> None:
