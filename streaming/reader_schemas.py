@@ -45,11 +45,8 @@ def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
     settings = read_settings(dict(decoding.registry))
     if settings is None:
         return column, ""
-    registry = SchemaRegistry(settings)
-    try:
-        latest = registry.reader_schema(subject_name(min(topics, default=""), part, decoding.subject), decoding.version)
-    finally:
-        registry.close()
+    subject = subject_name(min(topics, default=""), part, decoding.subject)
+    latest = SchemaRegistry(settings).reader_schema(subject, decoding.version)
     if latest.schema.kind != "AVRO":
         raise OptionError(
             f"option {part}.format=avro: subject {latest.subject!r}, version {latest.version} has a schema of "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -72,12 +71,11 @@ def subject_name(topic: str, part: str, subject: str = "") -> str:
 
 
 class SchemaRegistry:
-    """One registry, for any thread; the event ``stopped`` ends all waits."""
+    """One registry, for any thread."""
 
-    def __init__(self, settings: RegistrySettings, stopped: threading.Event | None = None) -> None:
+    def __init__(self, settings: RegistrySettings) -> None:
         """Sends nothing.  Raises OptionError for wrong settings or files."""
         self._settings = settings
-        self._stopped = stopped or threading.Event()
         try:
             self._requests = RegistryRequests(settings)
         except (ValueError, OSError) as error:
@@ -92,10 +90,6 @@ class SchemaRegistry:
     def timeout_s(self) -> float:
         """How long a schema may be waited for."""
         return self._settings.timeout
-
-    def close(self) -> None:
-        """End all waits."""
-        self._stopped.set()
 
     def by_id(self, schema_id: int | str) -> RegisteredText:
         """The schema of an id, or of a GUID.  Raises RegistryError."""
@@ -162,11 +156,12 @@ class SchemaRegistry:
                 is_refused = isinstance(error, RefusedConnectionError)
                 patience_s = min(connect_s, timeout_s) if connect_s is not None and is_refused else timeout_s
                 left_s = begin + patience_s - time.monotonic()
-                if left_s <= 0 or self._stopped.wait(min(pause, left_s)):
+                if left_s <= 0:
                     raise RegistryUnavailableError(
                         f"The schema registry {self._settings.place} did not answer for {subject} within"
                         f" {patience_s:g} s{'' if patience_s < timeout_s else f' ({PREFIX}timeout.ms)'}: {self._words(error)}"
                     ) from None
+                time.sleep(min(pause, left_s))
                 pause = min(2 * pause, MOST_PAUSE)
 
     def _judge(self, error: Exception, subject: str) -> None:

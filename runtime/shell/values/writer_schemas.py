@@ -86,10 +86,6 @@ class WriterSchemas:
             )
         return answer
 
-    def close(self) -> None:
-        """End all waits for the registry; cached schemas stay."""
-        self._registry.close()
-
     def _stored_answer(self, schema_id: int | str) -> RegisteredText | str | None:
         if schema_id in self._schemas:
             return self._schemas[schema_id]

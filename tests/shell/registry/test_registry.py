@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,22 +53,6 @@ def settings(url: str, **more: str) -> RegistrySettings:
     found = read_settings({"schema.registry.timeout.ms": "2000", **options, "schema.registry.url": url})
     assert found is not None
     return found
-
-
-@pytest.fixture(autouse=True)
-def ended_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Closes the clients that a test has made."""
-    made: list[SchemaRegistry] = []
-    whole = SchemaRegistry.__init__
-
-    def noted(asked: SchemaRegistry, *arguments: Any) -> None:
-        whole(asked, *arguments)
-        made.append(asked)
-
-    monkeypatch.setattr(SchemaRegistry, "__init__", noted)
-    yield
-    for asked in made:
-        asked.close()
 
 
 def client(url: str, **more: str) -> SchemaRegistry:
@@ -238,15 +221,6 @@ def test_a_registry_that_fails_is_asked_again(registry: Registry, fault: str) ->
         registry.status, registry.nonsense = 0, False
         registry.held.set()
         assert found.result(60).kind == "AVRO"
-
-
-def test_who_waits_can_be_stopped() -> None:
-    """A task that is killed does not sit out the whole time."""
-    stopped = threading.Event()
-    stopped.set()
-    waiting = SchemaRegistry(settings("http://127.0.0.1:1", timeout_ms="3600000"), stopped)
-    with pytest.raises(RegistryUnavailableError):
-        waiting.by_id(1)
 
 
 def test_a_writers_schema_is_fetched_once(registry: Registry) -> None:

@@ -268,7 +268,6 @@ def test_a_registry_that_is_away_is_no_bad_record() -> None:
                 return None
 
         assert wait_until(decoded, 30, "the registry to be asked again") == (pa.array([{"id": 1}, {"id": 2}]), [])
-        asked.close()
 
 
 def test_a_decoder_takes_only_steps_that_fit() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.reasons import LABELS, Cause, Reason, requested
+from sparkcohort.runtime.protocol.reasons import LABELS, Cause, Reason
 from sparkcohort.runtime.shell.coordinator.totals import (
     REFUSALS,
     REFUSED_REQUESTS,
@@ -22,7 +20,6 @@ from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.observe.metrics import StatusCollector
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
-from tests.kit.group_world import SESSION_MS, World
 from tests.kit.status import IN_FLIGHT, a_partition, a_status
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -152,39 +149,6 @@ def test_a_restart_makes_no_new_series() -> None:
     assert dict(values(a_status(members=again))["cohort_member_heartbeat_age_seconds"])["2",] == 0.01
 
 
-@pytest.mark.parametrize(
-    ("reason", "label", "words"),
-    [
-        (Reason(Cause.MEMBER_JOINED, ("a-3",)), "member_joined", "a-3 joined"),
-        (Reason(Cause.MEMBERS_LEFT, ("a-3",)), "member_left", "a-3 left"),
-        (Reason(Cause.MEMBERS_LEFT, ("a", "b")), "member_left", "a, b left"),
-        (Reason(Cause.GROUP_FULL, ("a",)), "member_left", "a member was one too many"),
-        (Reason(Cause.SESSIONS_EXPIRED, ("a-3", "b", "c")), "member_expired", "a-3 and 2 more expired"),
-        (Reason(Cause.SYNCS_EXPIRED, ("a-3",)), "sync_expired", "a-3 did not sync"),
-        (Reason(Cause.MEMBER_JOINED, ("left",), said="x left"), "member_joined", "left joined: x left"),
-        (Reason(Cause.METADATA_CHANGED, ("a-3",)), "member_rejoined", "a-3 changed its metadata"),
-        (Reason(Cause.FOLLOW_UP, ("a",), said="gave up 2 partitions"), "follow_up", "a rejoined: gave up 2 partitions"),
-        (Reason(Cause.SUBSCRIPTION_CHANGED, ("a",), said="topics"), "topics_changed", "a rejoined: topics"),
-        (Reason(Cause.MEMBER_REJOINED, ("a",), said="told so"), "member_rejoined", "a rejoined: told so"),
-        (Reason(Cause.LEADER_REJOINED, ("driver-1",)), "leader_rejoined", "driver-1 leads and rejoined"),
-        (Reason(Cause.MEMBER_REPLACED, ("x",), "driver"), "member_replaced", "x took over driver"),
-        (
-            Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, ("x",), "i", 2),
-            "member_replaced",
-            "x took over i, 2 partitions less",
-        ),
-        (Reason(Cause.TOPICS_CHANGED), "topics_changed", "topics or partitions changed"),
-        (Reason(Cause.ASSIGNOR_RETRY), "assignor_retry", "the assignor failed and is asked again"),
-        (requested("an operator asked"), "other", "an operator asked"),
-        (requested("x joined"), "other", "x joined"),
-        (requested(""), "other", ""),
-    ],
-)
-def test_reasons_fall_into_bounded_classes(reason: Reason, label: str, words: str) -> None:
-    """A reason is counted under one of a few labels, and has words for people."""
-    assert (reason.label, str(reason)) == (label, words)
-
-
 def test_every_class_of_reason_is_known() -> None:
     """Each cause has one of the labels, whatever is said with it; none of its words needs what a reason hasn't got."""
     assert len(LABELS) == 13
@@ -217,48 +181,6 @@ def test_whatever_the_group_refuses_has_a_counter() -> None:
     assert {request for request, _ in refused} == set(REFUSED_REQUESTS) - {"Loads"}
     assert {error for _, error in refused} <= set(REFUSALS)
     assert len(refused) > 12
-
-
-class ListenerRunner(World):
-    """A world that keeps the class of each rebalance's reason."""
-
-    classes: ClassVar[list[str]] = []
-
-    def group_step(self, event: p.Event) -> tuple[p.Action, ...]:
-        """One step of the group."""
-        actions = super().group_step(event)
-        self.classes.extend(action.reason.label for action in actions if isinstance(action, p.Rebalanced))
-        return actions
-
-
-def test_the_groups_own_words_are_understood() -> None:
-    """Members join, give up, leave, die and aren't replaced, and topics change: each rebalance falls into its class, none into other."""
-    world = ListenerRunner({"orders": 4})
-    world.classes.clear()
-    seen: list[list[str]] = []
-
-    def happens(*doing: Callable[[], object]) -> None:
-        for do in doing:
-            do()
-        world.drain()
-        seen.append(list(world.classes))
-        world.classes.clear()
-
-    happens(lambda: world.start("driver", ()))
-    happens(lambda: world.start("one", ("orders",)))
-    happens(lambda: world.start("two", ("orders",)))
-    happens(lambda: world.group_step(p.Trigger(Reason(Cause.TOPICS_CHANGED))))
-    happens(lambda: world.member_step(world.node("two"), m.Stop("done")))
-    world.max_delay_ms = 5_000
-    happens(lambda: world.kill(world.node("one")), lambda: world.advance(2 * SESSION_MS))
-    assert seen == [
-        ["member_joined"],
-        ["member_joined"],
-        ["member_joined", "follow_up"],
-        ["topics_changed"],
-        ["member_left"],
-        ["member_expired", "delay_over"],
-    ]
 
 
 def test_totals_outlive_the_history() -> None:
