@@ -12,7 +12,6 @@ from sparkcohort.runtime.shell.options.values import Values
 from sparkcohort.runtime.values.formats import ANY_INDEX, OF_STRUCTS, Decoding, Format, Mode, decoding
 
 REGISTRY: Final = "schema.registry."
-MOST_SCHEMA: Final = 4 << 20
 FIRST_OF_SET: Final = b"\n"
 """The first byte of a descriptor set: the tag of ``FileDescriptorSet.file``."""
 _OPENS_TEXT: Final = ("{", "[", '"')
@@ -73,33 +72,20 @@ def _text_of(option: str, name: str) -> str:
 
 
 def _descriptor_set(option: str, text: str) -> str:
-    """A descriptor set in base64, from a file or from the option itself."""
-    if not _is_file(text):
-        try:
-            if b64decode(text, validate=True).startswith(FIRST_OF_SET):
-                return text
-        except ValueError:
-            pass
-    return b64encode(_file(option, text, "its bytes in base64")).decode()
-
-
-def _is_file(name: str) -> bool:
+    """A descriptor set in base64, from the option itself or from a file."""
     try:
-        return Path(name).expanduser().is_file()
-    except (OSError, ValueError, RuntimeError):  # too long for a name, or ~ of an unknown user
-        return False
+        if b64decode(text, validate=True).startswith(FIRST_OF_SET):
+            return text
+    except ValueError:
+        pass
+    return b64encode(_file(option, text, "its bytes in base64")).decode()
 
 
 def _file(option: str, name: str, otherwise: str) -> bytes:
     """The bytes of a schema's file on the driver."""
     try:
-        path = Path(name).expanduser()
-        if path.stat().st_size > MOST_SCHEMA:
-            raise OptionError(
-                f"option {option}: the file {name!r} has more than {MOST_SCHEMA >> 20} MiB: it is no schema"
-            )
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
+        return Path(name).expanduser().read_bytes()
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of an unknown user
         reason = error.strerror if isinstance(error, OSError) else "it is no file's name"
         raise OptionError(_unreadable(option, name, reason or "it is no file", otherwise)) from None
 

@@ -19,8 +19,8 @@ from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
 from tests.kit.certificates import Authority
 from tests.kit.kafka_settings import is_librdkafkas
+from tests.kit.options import LEAST
 
-LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 MODULE = "org.apache.kafka.common.security"
 USER = 'required username="alice" password="hunter2";'
 PLAIN = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule {USER}"}

@@ -19,9 +19,8 @@ from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.kafka_settings import NUMBERS, JavasSetting, consumer_settings, is_librdkafkas
+from tests.kit.options import LEAST
 from tests.kit.record_sources import by_librdkafka
-
-LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 
 
 def read(name: str, value: str) -> SourceOptions | str:

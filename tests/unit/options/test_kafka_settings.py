@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate, names
 from sparkcohort.runtime.shell.options.kafka_translate import in_librdkafkas_words
-from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.security_settings import (
     SENSITIVE,
     SPARK_REDACTS,
@@ -18,25 +17,14 @@ from sparkcohort.runtime.shell.options.security_settings import (
     redact_text,
     shown_by_spark,
 )
+from tests.kit import options as least
 
-LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 PASSWORD = 'p"w;=x y'
-
-
-def given(**kafka: str) -> SourceOptions:
-    """The least options and these ``kafka.*`` ones (``__`` stands for a dot)."""
-    return parse(LEAST | {f"kafka.{name.replace('__', '.')}": value for name, value in kafka.items()})
-
-
-def refused(**kafka: str) -> str:
-    """The message with which they are refused."""
-    with pytest.raises(OptionError) as caught:
-        given(**kafka)
-    return str(caught.value)
+given, refused = partial(least.given, "kafka."), partial(least.refused, "kafka.")
 
 
 @pytest.mark.parametrize("name", names(Fate.REFUSED))

@@ -12,6 +12,7 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.redaction import REDACTED, WITHHELD, redact_secrets
 from sparkcohort.runtime.shell.values.registry_settings import RegistrySettings
+from tests.kit.options import LEAST
 
 TEXTS = (
     "No provider for SASL mechanism PLAIN: recompile librdkafka with libsasl2 or openssl support",
@@ -29,7 +30,6 @@ QUOTES = (
     "{}",
 )
 SECRETS = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=20)
-LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 
 
 @given(secret=SECRETS, before=st.sampled_from(TEXTS), quote=st.sampled_from(QUOTES))

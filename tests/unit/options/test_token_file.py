@@ -10,9 +10,9 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.shell.options.connection_settings import unsupported
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.tokens import token_file
+from tests.kit.options import LEAST
 from tests.kit.tokens import token
 
-LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 SECURE = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}

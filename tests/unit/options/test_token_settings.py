@@ -6,12 +6,11 @@ import shlex
 
 import pytest
 
-from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.connection_settings import unsupported
-from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
+from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.options.token_settings import completed
+from tests.kit import options as least
 
-LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 SECURE = {"security.protocol": "SASL_SSL"}
 MINE = {"sasl.oauthbearer.provider": "my.tokens:make"}
 IAM = {
@@ -26,14 +25,12 @@ SHIPPED = "sparkcohort.tokens:msk_iam"
 
 def given(kafka: dict[str, str]) -> SourceOptions:
     """The least options and these ``kafka.*`` ones."""
-    return parse(LEAST | {f"kafka.{name}": value for name, value in kafka.items()})
+    return least.given("kafka.", **kafka)
 
 
 def refused(kafka: dict[str, str]) -> str:
     """The message with which they are refused."""
-    with pytest.raises(OptionError) as caught:
-        given(kafka)
-    return str(caught.value)
+    return least.refused("kafka.", **kafka)
 
 
 def test_a_provider_needs_no_mechanism() -> None:

@@ -59,7 +59,7 @@ def test_protobuf_by_the_file_of_a_descriptor_set_or_its_base64(
 ) -> None:
     """The column is the message's struct; with a registry its records have a frame, and it is not asked for a schema."""
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "Cg=="  # a name that could be base64
+    file = tmp_path / "order.desc"
     file.write_bytes(ORDER)
     for schema in (str(file), file.name, b64encode(ORDER).decode()):
         given = {**OPTIONS, f"{of}.format": "protobuf", f"{of}.schema": schema, f"{of}.message": "p.Order"}
