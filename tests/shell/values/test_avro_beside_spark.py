@@ -110,6 +110,7 @@ def test_records_are_what_spark_makes_of_them(sparks: SparkAvro, data: st.DataOb
             assert theirs is None, (record.hex(), ours)
 
 
+LARGE = {"type": "fixed", "name": "F", "size": 20, "logicalType": "decimal", "precision": 38}
 VALUES: list[tuple[Any, Any, str]] = [
     (LOGICAL[0], LOGICAL[0], "8901"),
     (LOGICAL[2], LOGICAL[2], "f0cce9d5dc5c"),
@@ -122,6 +123,9 @@ VALUES: list[tuple[Any, Any, str]] = [
     (LOGICAL[10], LOGICAL[10], "00"),
     (LOGICAL[10], LOGICAL[10], "08773593ff"),
     (LOGICAL[12], LOGICAL[12], "00000000000000ff"),
+    (LARGE, LARGE, "000000004b3b4ca85a86c47a098a223fffffffff"),
+    (LARGE, LARGE, "ffffffffb4c4b357a5793b85f675ddc000000001"),
+    (LARGE, LARGE, "000000004b3b4ca85a86c47a098a224000000000"),
     ("int", {"type": "long", "logicalType": "timestamp-millis"}, "04"),
     ("bytes", LOGICAL[10], "020a"),
     (LOGICAL[10], "bytes", "020a"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct as struct_module
-from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -64,63 +63,6 @@ def test_no_record_costs_another_one(data: st.DataObject) -> None:
         row, alone = values.decode(pa.array([record], pa.binary()))
         assert repr(plain(rows[place])) == repr(plain(row[0]))  # NaN is itself
         assert [each._replace(row=0) for each in bad if each.row == place] == alone
-
-
-TYPES: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("day", "int", "date", {}),
-    ("ms", "long", "timestamp-millis", {}),
-    ("us", "long", "timestamp-micros", {}),
-    ("lms", "long", "local-timestamp-millis", {}),
-    ("lus", "long", "local-timestamp-micros", {}),
-    ("tms", "int", "time-millis", {}),
-    ("tus", "long", "time-micros", {}),
-    ("uuid", "string", "uuid", {}),
-    ("small", "bytes", "decimal", {"precision": 5, "scale": 2}),
-    ("large", "bytes", "decimal", {"precision": 38, "scale": 10}),
-    ("fixed", "fixed", "decimal", {"precision": 38, "scale": 0, "name": "F", "size": 20}),
-]
-LOGICAL: dict[str, Any] = {
-    "type": "record",
-    "name": "L",
-    "fields": [
-        {"name": name, "type": {"type": kind, "logicalType": logical, **more}} for name, kind, logical, more in TYPES
-    ],
-}
-
-
-@settings(max_examples=of_tier(quick=20, thorough=100))
-@given(st.data())
-def test_logical_types_have_their_values(data: st.DataObject) -> None:
-    """Times of every unit, and decimals up to 38 digits, from bytes and from more bytes than they need."""
-    numbers = {
-        "day": data.draw(st.integers(-700_000, 2_900_000)),
-        **{name: data.draw(st.integers(-(10**15), 10**15)) for name in ("ms", "us", "lms", "lus", "tus")},
-        "tms": data.draw(st.integers(0, 86_399_999)),
-    }
-    unscaled = {"small": 10**5, "large": 10**38, "fixed": 10**38}
-    decimals = {name: data.draw(st.integers(1 - most, most - 1)) for name, most in unscaled.items()}
-
-    def sized(number: int) -> bytes:
-        raw = number.to_bytes(number.bit_length() // 8 + 1 + data.draw(st.integers(0, 3)), "big", signed=True)
-        return _long(len(raw)) + raw
-
-    record = b"".join(_long(numbers[name]) for name in ("day", "ms", "us", "lms", "lus", "tms", "tus"))
-    record += _long(36) + b"0" * 36 + sized(decimals["small"]) + sized(decimals["large"])
-    record += decimals["fixed"].to_bytes(20, "big", signed=True)
-    rows, bad = AvroValues(parsed(LOGICAL)).decode(pa.array([record]))
-    assert bad == []
-    columns = {name: rows.field(place) for place, name in enumerate(rows.type.names)}
-    assert columns["day"].cast(pa.int32()).to_pylist() == [numbers["day"]]
-    for name, factor in [("ms", 1000), ("us", 1), ("lms", 1000), ("lus", 1)]:
-        assert columns[name].cast(pa.int64()).to_pylist() == [numbers[name] * factor]
-    assert [columns[name][0].as_py() for name in ("tms", "tus")] == [numbers["tms"], numbers["tus"]]
-    for name, scale in [("small", 2), ("large", 10), ("fixed", 0)]:
-        assert columns[name][0].as_py() == Decimal(decimals[name]).scaleb(-scale, Context(prec=40))
-
-
-def _long(number: int) -> bytes:
-    """As Avro writes it."""
-    return drawn.encode("long", number)
 
 
 def test_every_reason_is_told_with_its_place() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from typing import Any
@@ -30,23 +29,6 @@ KNOWN = frozenset(LABELS)
 def test_grafana_reads_all_of_it() -> None:
     """Grafana's published types have each key, and each value is of its type."""
     assert faults(DASHBOARD) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        (lambda panel: panel.update(nonsense=1), "dashboard.panels[1].nonsense: not in Grafana's types"),
-        (lambda panel: panel["fieldConfig"]["defaults"].update(unit=3), "unit: 3"),
-        (lambda panel: panel["fieldConfig"]["defaults"]["thresholds"].update(mode="both"), "mode: 'both'"),
-        (lambda panel: panel["options"].update(colorMode="pink"), "color_mode: 'pink'"),
-        (lambda panel: panel["targets"][0].update(instant="yes"), "instant: 'yes'"),
-    ],
-)
-def test_the_check_finds_faults(change: Any, fault: str) -> None:
-    """A key that isn't there, a value of another type, a word that isn't one of them."""
-    broken = copy.deepcopy(DASHBOARD)
-    change(broken["panels"][1])
-    assert [each for each in faults(broken) if fault in each]
 
 
 @pytest.mark.parametrize("expression", [*EXPRESSIONS, *RULES])

@@ -23,7 +23,6 @@ from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 from tests.kit.status import IN_FLIGHT, a_partition, a_status
 
 ROOT = Path(__file__).resolve().parents[3]
-SUFFIXES = ("_bucket", "_sum", "_count")
 
 
 def exposition(status: dict[str, Any]) -> list[str]:
