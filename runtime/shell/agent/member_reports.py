@@ -13,9 +13,9 @@ from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.rpc.blocking_calls import BlockingCalls
 from sparkcohort.runtime.shell.rpc.figures import process_figures
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.rpc.threads import BlockingCalls
 
 TIMES_MS: Final = 1_000
 """How often the timestamps of waiting records are reported; their ages are shown in seconds."""

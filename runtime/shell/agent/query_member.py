@@ -40,10 +40,9 @@ from sparkcohort.runtime.shell.agent.member_reports import MemberReports
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
-from sparkcohort.runtime.shell.rpc.blocking_calls import BlockingCalls
 from sparkcohort.runtime.shell.rpc.clock import now_ms
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
-from sparkcohort.runtime.shell.rpc.threads import Supervised, in_context
+from sparkcohort.runtime.shell.rpc.threads import BlockingCalls, Supervised, in_context
 
 log = logging.getLogger("sparkcohort.agent")
 

@@ -36,19 +36,34 @@ def with_trusted_certificates(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 def trusted(data: bytes, password: str) -> str:
     """All certificates of a PKCS#12 store in PEM.  Raises ValueError, without the password, when it can't be opened."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12  # noqa: PLC0415  slow, seldom needed
-
     try:
-        store = pkcs12.load_pkcs12(data, password.encode() or None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        _, certificates = open_store(data, password)
+    except ValueError:
         raise ValueError(
             f"option kafka.{TRUSTSTORE}: no PKCS12 trust store that kafka.{TRUSTSTORE_PASSWORD} opens"
         ) from None
-    certificates = [*([store.cert] if store.cert else []), *store.additional_certs]
     if not certificates:
         raise ValueError(f"option kafka.{TRUSTSTORE}: there is no certificate in it")
-    return "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in certificates)
+    return certificates
+
+
+def open_store(data: bytes, password: str) -> tuple[str, str]:
+    """The key of a PKCS#12 store, "" without one, and its certificates, in PEM.  Raises ValueError when it can't be opened."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  slow to come, and seldom needed
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        pkcs12,
+    )
+
+    try:
+        store = pkcs12.load_pkcs12(data, password.encode() or None)
+    except (TypeError, UnsupportedAlgorithm):
+        raise ValueError from None
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode() if store.key else ""
+    chain = [*([store.cert] if store.cert else []), *store.additional_certs]
+    return key, "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in chain)
 
 
 class ChangedFiles:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
+from sparkcohort.runtime.shell.options.certificate_files import open_store, with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
@@ -254,8 +254,8 @@ def _identify(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     store, password = texts.get("ssl.keystore.location", ""), texts.get("ssl.key.password", "")
     if store:
         with _naming("ssl.keystore.location", "no PKCS12 key store that this password opens"):
-            pem = _from_pkcs12(Path(store).read_bytes(), texts.get("ssl.keystore.password", ""))
-            with _file(pem) as path:
+            own_key, chain = open_store(Path(store).read_bytes(), texts.get("ssl.keystore.password", ""))
+            with _file((own_key + chain).encode()) as path:
                 context.load_cert_chain(path, password="")
         return
     certificate = next((name for name in ("ssl.certificate.location", "ssl.certificate.pem") if name in texts), None)
@@ -291,27 +291,6 @@ def _file(data: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
-
-
-def _from_pkcs12(data: bytes, password: str) -> bytes:
-    """Key and certificates of a PKCS12 store in PEM; raises ValueError when it can't be opened."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  slow to come, and seldom needed
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        pkcs12,
-    )
-
-    try:
-        store = pkcs12.load_pkcs12(data, password.encode() or None)
-    except UnsupportedAlgorithm:
-        raise ValueError from None
-    if store.key is None or store.cert is None:
-        raise ValueError
-    certificates = [store.cert, *store.additional_certs]
-    chain = [entry.certificate.public_bytes(Encoding.PEM) for entry in certificates]
-    return b"".join([store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), *chain])
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -147,3 +148,31 @@ class Supervised:
         if self._ended is not None:
             self._ended()
             self._ended = None
+
+
+class BlockingCalls:
+    """Calls that block, made by a few threads for one that must not block; those beyond ``threads`` wait, in order."""
+
+    def __init__(self, threads: int) -> None:
+        """No thread yet."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="cohort-call")
+        self._closed = False
+
+    def submit(self, call: Callable[[], None], on_failure: Callable[[], None] | None = None) -> None:
+        """Have this called; ``on_failure`` is called if it raises.  Raises RuntimeError if no thread can be had."""
+
+        def attempt() -> None:
+            try:
+                call()
+            except BaseException:  # a caller that waits for an answer has to know that none comes
+                log.exception("a call to the coordinator failed")
+                if on_failure is not None:
+                    on_failure()
+
+        if not self._closed:
+            self._pool.submit(in_context(attempt))
+
+    def close(self) -> None:
+        """Make no more calls; one that is under way comes to its end."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
