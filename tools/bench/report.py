@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tools.bench.figures import Bound
+from tools.bench.figures import Bound, Samples, middle, shown
 
 
-def print_tables(tables: Sequence[Table], bounds: Sequence[Bound]) -> None:
+@dataclass(frozen=True)
+class Column:
+    """A figure in a table: its heading, in which unit, and whether Cohort's beside that of each other source is told, too.
+
+    A figure that ends with ``/`` stands for all that begin so: their medians in one cell, the largest first.
+    """
+
+    figure: str
+    heading: str
+    scale: float = 1
+    digits: int = 2
+    compared: bool = False
+
+
+def part_table(title: str, columns: Sequence[Column], samples: Samples) -> Table:
+    """A line for each case and source; what is compared is Cohort's figure over that source's."""
+    table = Table(title=f"{title} (median of the runs, least to greatest)")
+    compared = [column for column in columns if column.compared]
+    for name in ("what", "source"):
+        table.add_column(name)
+    for heading in (*(column.heading for column in columns), *(f"cohort's {each.heading} : its" for each in compared)):
+        table.add_column(heading, justify="right")
+    for case in samples.cases:
+        ours = next((source for source in samples.sources(case) if source.startswith("cohort")), "")
+        for source in samples.sources(case):
+            cells = [_cell(samples, case, source, column) for column in columns]
+            ratios = [samples.over(case, ours, each.figure, (case, source)) for each in compared]
+            table.add_row(case, source, *cells, *(shown(each) if source != ours else "" for each in ratios))
+    return table
+
+
+def _cell(samples: Samples, case: str, source: str, column: Column) -> str:
+    if not column.figure.endswith("/"):
+        return shown(samples.spread(case, source, column.figure), column.scale, column.digits)
+    names = samples.names(case, source, column.figure)
+    parts = {name.removeprefix(column.figure): middle(samples.spread(case, source, name)) or 0.0 for name in names}
+    largest = sorted(parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{name} {value * column.scale:.{column.digits}f}" for name, value in largest if value)
+
+
+def print_tables(tables: Iterable[Table]) -> None:
     """The result for people: as wide as the terminal, without colours or boxes that a pipe can't show."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160, no_color=True)
-    for table in (*tables, bound_table(bounds)):
+        console = Console(width=170, no_color=True)
+    for table in tables:
         if table.row_count:
             console.print(table)
 

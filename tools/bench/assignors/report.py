@@ -30,7 +30,7 @@ def _cell(each: Measured) -> dict[str, Any]:
     ms = {name: spread([took.seconds * 1e3 for took in runs]) for name, runs in each.runs.items() if runs}
 
     def times(which: str) -> float | None:
-        return ratio(*(ms[name][which] if name in ms else None for name in (KAFKAS, OURS)))
+        return ratio(*((ms.get(name) or {}).get(which) for name in (KAFKAS, OURS)))
 
     return {
         "assignor": each.cell.assignor,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,16 +21,11 @@ FLOWS_S = 6.0  # between a start and the stop after it: agents have come up, and
 TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True)
-class Starts:
-    """Seconds from ``start()`` to the first batch in the commit log: the application's first query, and each later start."""
+def measure(bench: Bench, peer: Peer, topic: str, times: int) -> tuple[float, list[float]]:
+    """Seconds from ``start()`` to the first batch in the commit log, in a new application, and of so many starts after it.
 
-    cold_s: float
-    again_s: tuple[float, ...]
-
-
-def measure(bench: Bench, peer: Peer, topic: str, times: int) -> Starts:
-    """Start it once in a new application, and so many times again.  Raises BenchError where no batch comes."""
+    Raises BenchError where no batch comes.
+    """
     bench.broker.admin.create_topic(topic, PARTITIONS)
     with (
         TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as name,
@@ -45,7 +39,7 @@ def measure(bench: Bench, peer: Peer, topic: str, times: int) -> Starts:
             return writer.trigger(processingTime="0 seconds").start()
 
         cold, *again = [_first_batch(start, directory) for _ in range(1 + times)]
-        return Starts(cold, tuple(again))
+        return cold, again
 
 
 def _first_batch(start: Callable[[], StreamingQuery], directory: Path) -> float:

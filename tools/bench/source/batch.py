@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
-from rich.table import Table
 
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
-from tools.bench.figures import Bound, middle, paired, shown, spread
+from tools.bench.figures import Demand, Sample
+from tools.bench.report import Column
 from tools.bench.results import BenchError, order
 from tools.bench.source import source, topics
 from tools.bench.source.peers import COHORT, KAFKA_TUNED, Peer
 from tools.bench.source.runs import Bench
-from tools.bench.source.world import Found, World, say
+from tools.bench.source.world import World, say
 
 FULL, DAY = "batch-full", "batch-day"
 WHOLE, HOUR = "the whole topic", "an hour of a day"
@@ -26,43 +25,28 @@ HOUR_NUMBER = 12  # in the middle, so that both bounds of the filter count
 DAY_TIMES = 4  # the day has so many times the records of the other topic: a day is long
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 BEST = 1 << 16  # records between two looks at what the producer has delivered
+TITLE = "spark.read, from load() to the end"
+COLUMNS = (
+    Column("rows", "rows", digits=0),
+    Column("wall_s", "seconds"),
+    Column("rows_per_s", "M rows/s", 1e-6, compared=True),
+    Column("cpu_s_per_million", "CPU-s per M rows", compared=True),
+)
 
 
-@dataclass(frozen=True)
-class BatchRead:
-    """One action from ``load()`` to its end."""
-
-    peer: str
-    rows: int
-    wall_s: float
-    cpu_s: float
-
-    @property
-    def rows_per_s(self) -> float:
-        """Rows that the query wants, per second of wall time."""
-        return self.rows / self.wall_s
-
-    @property
-    def cpu_per_million(self) -> float:
-        """CPU-seconds of all client processes per million rows that the query wants."""
-        return self.cpu_s / self.rows * 1e6
-
-
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Both sources ``rounds`` times on the whole topic and on the hour, after their rows were compared with what was written."""
-    found: Found = {}
+    found: list[Sample] = []
     peers, rounds = world.chosen(COHORT, KAFKA_TUNED), world.plan.rounds
     with world.application(world.plan.masters[0]) as bench:
         written = source.fill(bench, FULL, topics.Shape(), world.plan.records)
         say(f"-- {WHOLE}")
-        found[WHOLE] = summary(_rounds(bench, peers, rounds, lambda peer: _load(bench, peer, FULL), written))
+        found += _rounds(bench, WHOLE, peers, rounds, lambda peer: _load(bench, peer, FULL), written)
         first_ms, written = _fill_day(bench, world.plan.records * DAY_TIMES)
         condition = hour_of(first_ms, HOUR_NUMBER)
         say(f"-- {HOUR}: {condition}")
         with _pushed_down(bench):
-            found[HOUR] = summary(
-                _rounds(bench, peers, rounds, lambda peer: _filtered(bench, peer).where(condition), written)
-            )
+            found += _rounds(bench, HOUR, peers, rounds, lambda peer: _filtered(bench, peer).where(condition), written)
     return found
 
 
@@ -93,26 +77,29 @@ def _pushed_down(bench: Bench) -> Iterator[None]:
 
 
 def _rounds(
-    bench: Bench, peers: Sequence[Peer], count: int, load: Callable[[Peer], DataFrame], written: topics.Sums
-) -> list[BatchRead]:
+    bench: Bench, case: str, peers: Sequence[Peer], count: int, load: Callable[[Peer], DataFrame], written: topics.Sums
+) -> list[Sample]:
     records = sum(seen[0] for seen in written.values())
     for peer in peers:
         say(f"checking every byte and warming up: {peer.name}")
         topics.compare(f"{peer.name}, batch", topics.totals(topics.summed(load(peer)).collect()), written)
         _run(bench, peer, load, records)
-    runs: list[BatchRead] = []
+    runs: list[Sample] = []
     todo = order(peers, count)
     for number, peer in enumerate(todo, 1):
-        runs.append(_run(bench, peer, load, records))
-        say(f"[{number}/{len(todo)}] {peer.name}: {runs[-1].wall_s:.2f} s, {runs[-1].rows_per_s / 1e6:.2f} M rows/s")
+        seen = _run(bench, peer, load, records)
+        runs.append(Sample(case, peer.name, seen))
+        say(f"[{number}/{len(todo)}] {peer.name}: {seen['wall_s']:.2f} s, {seen['rows_per_s'] / 1e6:.2f} M rows/s")
     return runs
 
 
-def _run(bench: Bench, peer: Peer, load: Callable[[Peer], DataFrame], records: int) -> BatchRead:
+def _run(bench: Bench, peer: Peer, load: Callable[[Peer], DataFrame], records: int) -> dict[str, float]:
+    """One action from ``load()`` to its end; rates are of the rows that the query wants."""
     before, began = sum(bench.clients.cpu().values()), time.monotonic()
     load(peer).write.format("noop").mode("overwrite").save()
     wall = time.monotonic() - began
-    return BatchRead(peer.name, records, wall, sum(bench.clients.cpu().values()) - before)
+    cpu = (sum(bench.clients.cpu().values()) - before) / records * 1e6
+    return {"rows": records, "wall_s": wall, "rows_per_s": records / wall, "cpu_s_per_million": cpu}
 
 
 def _fill_day(bench: Bench, records: int) -> tuple[int, topics.Sums]:
@@ -150,63 +137,9 @@ def _let_through(client: Producer) -> None:
     client.poll(0)
 
 
-def summary(runs: Sequence[BatchRead]) -> Found:
-    """Per source its figures, and Cohort's against each other one's, round by round."""
-    found: dict[str, list[BatchRead]] = {}
-    for run in runs:
-        found.setdefault(run.peer, []).append(run)
-    ours = found.get(COHORT.name, [])
-    return {
-        "sources": {
-            peer: {
-                "runs": len(theirs),
-                "rows": theirs[0].rows,
-                "wall_s": spread([run.wall_s for run in theirs]),
-                "rows_per_s": spread([run.rows_per_s for run in theirs]),
-                "cpu_s_per_million": spread([run.cpu_per_million for run in theirs]),
-            }
-            for peer, theirs in found.items()
-        },
-        "cohort_over": {
-            peer: {
-                "rows_per_s": paired([run.rows_per_s for run in ours], [run.rows_per_s for run in theirs]),
-                "cpu": paired([run.cpu_per_million for run in ours], [run.cpu_per_million for run in theirs]),
-            }
-            for peer, theirs in found.items()
-            if peer != COHORT.name and ours
-        },
-    }
-
-
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:  # noqa: ARG001  the cases are always the same
     """A whole topic faster than Spark's own tuned source reads it, an hour of a day by far."""
-    held: list[Bound] = []
-    for name, must in ((WHOLE, 1.1), (HOUR, 10.0)):
-        over = found.get(name, {}).get("cohort_over", {}).get(KAFKA_TUNED.name)
-        if over is not None:
-            rates = middle(over["rows_per_s"])
-            held.append(Bound(f"batch, {name}: rows/s of {KAFKA_TUNED.name}'s", rates, must))
-    return held
-
-
-def tables(found: Found) -> list[Table]:
-    """One table a read."""
-    made = []
-    for name, seen in found.items():
-        table = Table(title=f"spark.read, {name}, from load() to the end")
-        for column in (
-            "source",
-            "rows",
-            "seconds",
-            "M rows/s",
-            "CPU-s per M rows",
-            "cohort's rows/s : its",
-            "CPU : its",
-        ):
-            table.add_column(column, justify="left" if column == "source" else "right")
-        for peer, each in seen["sources"].items():
-            over = seen["cohort_over"].get(peer, {})
-            figures = (shown(each["wall_s"]), shown(each["rows_per_s"], 1e-6), shown(each["cpu_s_per_million"]))
-            table.add_row(peer, f"{each['rows']:,}", *figures, shown(over.get("rows_per_s")), shown(over.get("cpu")))
-        made.append(table)
-    return made
+    return [
+        Demand(case, "rows_per_s", "rows/s", must, beside=KAFKA_TUNED.name, at_least=True)
+        for case, must in ((WHOLE, 1.1), (HOUR, 10.0))
+    ]

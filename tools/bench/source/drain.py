@@ -12,29 +12,35 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from rich.table import Table
 
 from tests.kit.broker import Cluster
 from tests.kit.jars import class_path, java
 from tests.kit.produce import value_of
-from tools.bench.figures import Bound, middle, paired, shown, spread
-from tools.bench.results import BenchError, Drained, order
-from tools.bench.source.world import Found, World, say
+from tools.bench.figures import Demand, Sample
+from tools.bench.report import Column
+from tools.bench.results import BenchError, order
+from tools.bench.source.world import World, say
 
 TOPIC, PARTITIONS = "drain", 12
-OURS = "fetching"
-PEERS = (OURS, "consumer", "java")
+OURS = "cohort, fetching"
+PEERS = {OURS: "fetching", "consumer": "consumer", "java": "java"}
+"""What each is called, and by ``drain_client``."""
 CLIENT = Path(__file__).with_name("drain_client.py")
 PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 RUN_TIMEOUT_S = 300
 # What the source's own drain must do at least, in rows per second and per CPU-second of each peer.
 MUSTS = {"consumer": 5.0, "java": 2.0}
+TITLE = "Kafka into Arrow in one process, without Spark"
+COLUMNS = (
+    Column("rows_per_s", "M rows/s", 1e-6, compared=True),
+    Column("rows_per_cpu_s", "M rows per CPU-s", 1e-6, compared=True),
+)
 
 
 def fill(cluster: Cluster, records: int) -> dict[str, list[int]]:
@@ -61,33 +67,25 @@ def fill(cluster: Cluster, records: int) -> dict[str, list[int]]:
     return sums
 
 
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Every peer once a round, there and back, after all bytes have been checked; raises BenchError."""
-    return summary(_runs(world.broker, world.plan.records, world.plan.rounds))
-
-
-def _runs(cluster: Cluster, records: int, rounds: int) -> list[Drained]:
+    cluster, records = world.broker, world.plan.records
     records -= records % PARTITIONS
     say(f"filling a topic: {records:,} records of 100 bytes in {PARTITIONS} partitions")
     written = fill(cluster, records)
     for kind in ("check", "check-consumer"):
         if _run(kind, cluster.bootstrap, records) != written:
             raise BenchError(f"{kind}: what was read is not what was written")
-    runs: list[Drained] = []
-    todo = order(PEERS, rounds)
+    runs: list[Sample] = []
+    todo = order(list(PEERS), world.plan.rounds)
     for number, peer in enumerate(todo, 1):
-        run = _java(cluster.bootstrap, records) if peer == "java" else _measured(peer, cluster.bootstrap, records)
-        runs.append(run)
-        say(
-            f"[{number}/{len(todo)}] drain, {peer}: {run.rows_per_s / 1e6:.2f} M rows/s, "
-            f"{run.rows_per_cpu_s / 1e6:.2f} M rows per CPU-s"
-        )
+        of = PEERS[peer]
+        took = _java(cluster.bootstrap, records) if of == "java" else _run(of, cluster.bootstrap, records)
+        figures = {"rows_per_s": took["rows"] / took["wall_s"], "rows_per_cpu_s": took["rows"] / took["cpu_s"]}
+        runs.append(Sample(f"{PARTITIONS} partitions", peer, figures))
+        told = ", ".join(f"{name} {value / 1e6:.2f} M" for name, value in figures.items())
+        say(f"[{number}/{len(todo)}] drain, {peer}: {told}")
     return runs
-
-
-def _measured(peer: str, bootstrap: str, records: int) -> Drained:
-    found = _run(peer, bootstrap, records)
-    return Drained(peer, int(found["rows"]), found["wall_s"], found["cpu_s"])
 
 
 def _run(kind: str, bootstrap: str, records: int) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def _run(kind: str, bootstrap: str, records: int) -> dict[str, Any]:
     return found
 
 
-def _java(bootstrap: str, records: int) -> Drained:
+def _java(bootstrap: str, records: int) -> dict[str, Any]:
     command = [java(), "-Xmx512m", QUIET, "-cp", class_path("broker", "tools"), PERFORMANCE]
     command += ["--bootstrap-server", bootstrap, "--topic", TOPIC, "--messages", str(records), "--hide-header"]
     before = os.times()
@@ -110,7 +108,7 @@ def _java(bootstrap: str, records: int) -> Drained:
     except ValueError:
         raise BenchError(f"java failed: {done.stdout}{done.stderr}") from None
     used = after.children_user + after.children_system - before.children_user - before.children_system
-    return Drained("java", rows, fetch_ms / 1000, used)
+    return {"rows": rows, "wall_s": fetch_ms / 1000, "cpu_s": used}
 
 
 def performance(printed: str) -> tuple[int, int]:
@@ -126,52 +124,11 @@ def performance(printed: str) -> tuple[int, int]:
     raise ValueError(printed)
 
 
-def summary(runs: Iterable[Drained]) -> Found:
-    """Per peer: rows per second of wall time and of CPU; and the source's own drain against each, round by round."""
-    by_peer: dict[str, list[Drained]] = {}
-    for run in runs:
-        by_peer.setdefault(run.peer, []).append(run)
-    rates = {
-        peer: {
-            "rows_per_s": [run.rows_per_s for run in found],
-            "rows_per_cpu_s": [run.rows_per_cpu_s for run in found],
-        }
-        for peer, found in by_peer.items()
-    }
-    ours = rates.get(OURS, {})
-    return {
-        "peers": {
-            peer: {"runs": len(by_peer[peer]), **{name: spread(values) for name, values in found.items()}}
-            for peer, found in rates.items()
-        },
-        "fetching_over": {
-            peer: {name: paired(ours[name], values) for name, values in found.items()}
-            for peer, found in rates.items()
-            if ours and peer != OURS
-        },
-    }
-
-
-def bounds(found: Found) -> list[Bound]:
-    """The source's own drain against each peer, by the wall's time and by that of the CPU."""
-    held: list[Bound] = []
-    for peer, over in found["fetching_over"].items():
-        if peer not in MUSTS:
-            continue
-        held += [
-            Bound(f"drain: {name} fetching / {peer}", middle(over[name]), MUSTS[peer])
-            for name in ("rows_per_s", "rows_per_cpu_s")
-        ]
-    return held
-
-
-def tables(found: Found) -> list[Table]:
-    """Everybody's rates, and what our own's are of each."""
-    table = Table(title="Kafka into Arrow in one process, without Spark (median, least to greatest)")
-    for name in ("who", "M rows/s", "M rows per CPU-s", "ours : its rows/s", "ours : its rows per CPU-s"):
-        table.add_column(name, justify="left" if name == "who" else "right")
-    for peer, seen in found["peers"].items():
-        over = found["fetching_over"].get(peer, {})
-        rates = [shown(seen[name], 1e-6) for name in ("rows_per_s", "rows_per_cpu_s")]
-        table.add_row(peer, *rates, shown(over.get("rows_per_s")), shown(over.get("rows_per_cpu_s")))
-    return [table]
+def demands(cases: Sequence[str]) -> list[Demand]:
+    """The source's own drain against each other way, by the wall's time and by that of the CPU."""
+    return [
+        Demand(case, figure, figure, must, (OURS,), peer, at_least=True)
+        for case in cases
+        for peer, must in MUSTS.items()
+        for figure in ("rows_per_s", "rows_per_cpu_s")
+    ]

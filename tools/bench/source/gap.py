@@ -11,23 +11,23 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.streaming import StreamingQuery
-from rich.table import Table
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
-from tools.bench.figures import Bound, middle, paired, shown, spread
+from tools.bench.figures import Demand, Sample, Value
+from tools.bench.report import Column
 from tools.bench.results import BenchError, order
 from tools.bench.source.load import Load, merged
 from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
 from tools.bench.source.ways import PLAIN, RECOMMENDED, ways
-from tools.bench.source.world import Found, World, say
+from tools.bench.source.world import World, say
 from tools.demo.sink import Sink
 from tools.demo.spark import executors, kill_executor
 from tools.demo.verdict import longest_gap
@@ -40,6 +40,8 @@ EVENTS = (QUIET, JOIN, LEAVE, KILL)
 PATIENCE_S = 480.0
 CALM_S, CALM_BATCHES = 10.0, 4  # of going on as usual before an event
 STAYED, ALL = "stayed_ms", "all_ms"
+TITLE = "Longest time between two deliveries of a partition, ms"
+COLUMNS = (Column(STAYED, "of those that stayed", digits=0, compared=True), Column(ALL, "of all", digits=0))
 
 
 @dataclass(frozen=True)
@@ -52,25 +54,17 @@ class Stretch:
     stayed: frozenset[int] | None
 
 
-@dataclass
-class Run:
-    """One way through all events: longest gaps in ms, of those that stayed and of all."""
-
-    way: str
-    gaps: dict[str, dict[str, int | None]] = field(default_factory=dict)
-
-
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Each source through all events in an application of its own, in turns."""
-    runs: list[Run] = []
+    runs: list[Sample] = []
     todo = order(ways(world.chosen(COHORT, KAFKA), world.plan.recommended), world.plan.rounds)
     for number, way in enumerate(todo, 1):
         with world.application(MASTER, way.settings, counting=False) as bench:
-            run = Run(way.name, Scene(bench, way.peer, f"gap-{number}").run(world.plan.window_s))
-        told = ", ".join(f"{event} {gaps[STAYED]} (all {gaps[ALL]})" for event, gaps in run.gaps.items())
+            found = Scene(bench, way.peer, f"gap-{number}").run(world.plan.window_s)
+        told = ", ".join(f"{event} {gaps[STAYED]} (all {gaps[ALL]})" for event, gaps in found.items())
         say(f"[{number}/{len(todo)}] {way.name}: longest gaps in ms: {told}")
-        runs.append(run)
-    return summary(runs)
+        runs += [Sample(event, way.name, gaps) for event, gaps in found.items()]
+    return runs
 
 
 class Scene:
@@ -82,7 +76,7 @@ class Scene:
         self._scheduler: Any = bench.spark.sparkContext._jsc.sc()
         bench.broker.admin.create_topic(topic, PARTITIONS)
 
-    def run(self, window_s: float) -> dict[str, dict[str, int | None]]:
+    def run(self, window_s: float) -> dict[str, dict[str, Value]]:
         """The gaps of all events; raises BenchError unless every record arrived once and unchanged."""
         frame = self._bench.read(self._peer, self._topic, startingOffsets="earliest")
         with tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory:
@@ -170,7 +164,7 @@ def staying(before: Mapping[int, str], rebalances: Sequence[Mapping[str, Any]], 
     return frozenset(stayed)
 
 
-def gaps(table: pa.Table, stretch: Stretch) -> dict[str, int | None]:
+def gaps(table: pa.Table, stretch: Stretch) -> dict[str, Value]:
     """The longest gaps of one stretch."""
     moments = set(zip(table["partition"].to_pylist(), table["at_ms"].to_pylist(), strict=True))
     deliveries = [(number, 0, 0, at) for number, at in moments]
@@ -196,66 +190,13 @@ def check(who: str, table: pa.Table, written: Mapping[int, tuple[int, ...]]) -> 
             )
 
 
-def summary(runs: Sequence[Run]) -> Found:
-    """Per way and event the spread of the longest gaps; beside its own usual ones, and Cohort's beside Spark's own."""
-    values: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for run in runs:
-        for event, found in run.gaps.items():
-            for which, gap in found.items():
-                values.setdefault(run.way, {}).setdefault(event, {}).setdefault(which, []).append(float(gap or 0))
-    theirs = values.get(KAFKA.name, {})
-    return {
-        "ways": {
-            way: {event: {which: spread(each) for which, each in of.items()} for event, of in by_event.items()}
-            for way, by_event in values.items()
-        },
-        "over_usual": {
-            way: {event: paired(of[STAYED], by_event[QUIET][STAYED]) for event, of in by_event.items()}
-            for way, by_event in values.items()
-        },
-        "over_kafka": {
-            way: {event: paired(of[STAYED], theirs[event][STAYED]) for event, of in by_event.items() if event in theirs}
-            for way, by_event in values.items()
-            if way != KAFKA.name
-        },
-    }
-
-
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:
     """Who joins, leaves or is killed is hardly noticed: with the recommended configuration, where it was measured."""
-    way = next((way.name for way in (RECOMMENDED, PLAIN) if way.name in found["ways"]), None)
-    if way is None:
-        return []
-    held: list[Bound] = []
-    for event, seconds, of_theirs in ((JOIN, 2.0, 0.3), (LEAVE, None, None), (KILL, 2.5, 0.5)):
-        longest = found["ways"][way][event][STAYED]["median"] / 1000
-        over = middle(found["over_usual"][way][event])
-        must = 1.1 if event == LEAVE else None
-        held.append(Bound(f"gap, {event}, {way}: longest gap, s", longest, seconds, at_least=False))
-        held.append(Bound(f"gap, {event}, {way}: longest gap : without one", over, must, at_least=False, aim=1.1))
-        if event in found["over_kafka"][way]:
-            beside = middle(found["over_kafka"][way][event])
-            held.append(Bound(f"gap, {event}, {way}: longest gap : {KAFKA.name}'s", beside, of_theirs, at_least=False))
-    return held
-
-
-def tables(found: Found) -> list[Table]:
-    """One line a way and event."""
-    table = Table(
-        title="Longest time between two deliveries of a partition, ms (median of the runs, least to greatest)"
-    )
-    for name in (
-        "source",
-        "event",
-        "of those that stayed",
-        "of all",
-        "stayed : when nothing happens",
-        "stayed : kafka's",
-    ):
-        table.add_column(name, justify="left" if name in {"source", "event"} else "right")
-    for way, by_event in found["ways"].items():
-        for event, seen in by_event.items():
-            times = [shown(seen[which], 1, 0) for which in (STAYED, ALL)]
-            beside = shown(found["over_kafka"].get(way, {}).get(event))
-            table.add_row(way, event, *times, shown(found["over_usual"][way][event]), beside)
-    return [table]
+    ours, found = (RECOMMENDED.name, PLAIN.name), list[Demand]()
+    for event, most_ms, of_theirs in ((JOIN, 2_000, 0.3), (LEAVE, None, None), (KILL, 2_500, 0.5)):
+        if event in cases:
+            must = 1.1 if event == LEAVE else None
+            found.append(Demand(event, STAYED, "longest gap, ms", most_ms, ours))
+            found.append(Demand(event, STAYED, "longest gap : without one", must, ours, beside_case=QUIET, aim=1.1))
+            found.append(Demand(event, STAYED, "longest gap", of_theirs, ours, KAFKA.name))
+    return found

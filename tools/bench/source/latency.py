@@ -7,32 +7,36 @@ progress, where Spark writes its log files beside the next batches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from pyspark.sql.functions import expr
-from rich.table import Table
 
-from tools.bench.figures import Bound, middle, paired, percentile, shown, spread
+from tools.bench.figures import Demand, Sample, percentile
+from tools.bench.report import Column
 from tools.bench.results import Batch, BenchError, order
 from tools.bench.source.load import Load, Sums, merged
 from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
-from tools.bench.source.world import Found, World, say
+from tools.bench.source.world import World, say
 
 RATES = (1_000, 50_000)
 PARTITIONS = 8
-UNMEASURED, UNMEASURED_S = (
-    8,
-    5.0,
-)  # first batches, and seconds after them: with asynchronous progress eight take half a second
+# First batches, and seconds after them: with asynchronous progress eight take half a second.
+UNMEASURED, UNMEASURED_S = 8, 5.0
 LEAST_BATCHES = 5
 PATIENCE_S = 60.0
 STEPS = 20  # of a batch's distribution
 OBSERVED = "timestamps"
 ASYNCHRONOUS = {"asyncProgressTrackingEnabled": "true"}
 SHARES = {"p50_ms": 0.5, "p99_ms": 0.99}
+TITLE = "From a record's timestamp to the sink, trigger 0, ms"
+COLUMNS = (
+    Column("p50_ms", "p50", digits=0, compared=True),
+    Column("p99_ms", "p99", digits=0, compared=True),
+    Column("batches", "batches", digits=0),
+)
 
 
 @dataclass(frozen=True)
@@ -56,43 +60,27 @@ class Setting:
 SETTINGS = {setting.name: setting for setting in (Setting(rate, kind) for kind in (False, True) for rate in RATES)}
 
 
-@dataclass(frozen=True)
-class Run:
-    """Milliseconds below which half, and 99 of 100, of one run's records were in the sink; its batches and records."""
-
-    peer: str
-    setting: str
-    p50_ms: float
-    p99_ms: float
-    batches: int
-    records: int
-
-
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Everybody in each setting, in turns; then the bytes of all that was written."""
-    found: Found = {}
     with world.application(world.plan.masters[0], counting=False) as bench:
-        for name, setting in SETTINGS.items():
-            found[name] = summary(_at(bench, world, setting))
-    return found
+        return [sample for setting in SETTINGS.values() for sample in _at(bench, world, setting)]
 
 
-def _at(bench: Bench, world: World, setting: Setting) -> list[Run]:
+def _at(bench: Bench, world: World, setting: Setting) -> list[Sample]:
     topic, peers = setting.topic, world.chosen(COHORT, KAFKA)
     bench.broker.admin.create_topic(topic, PARTITIONS)
     written: list[Sums] = []
     for peer in peers:
         say(f"warming up: {peer.name}, {setting.name}")
         _run(bench, peer, setting, world.plan.stretch_s / 2, written)
-    runs: list[Run] = []
+    runs: list[Sample] = []
     todo = order(peers, world.plan.rounds)
     for number, peer in enumerate(todo, 1):
         seen = _run(bench, peer, setting, world.plan.stretch_s, written)
-        runs.append(run_of(peer.name, setting.name, seen))
-        say(
-            f"[{number}/{len(todo)}] {setting.name}, {peer.name}: p50 {runs[-1].p50_ms:.0f} ms, "
-            f"p99 {runs[-1].p99_ms:.0f} ms, {runs[-1].batches} batches"
-        )
+        figures = figures_of(f"{peer.name}, {setting.name}", seen)
+        runs.append(Sample(setting.name, peer.name, figures))
+        told = ", ".join(f"{name} {value:.0f}" for name, value in figures.items())
+        say(f"[{number}/{len(todo)}] {setting.name}, {peer.name}: {told}")
     for peer in peers:
         say(f"checking every byte: {peer.name}")
         bench.check(peer, topic, merged(written))
@@ -116,13 +104,12 @@ def _run(bench: Bench, peer: Peer, setting: Setting, seconds: float, written: li
     return bench.progress.batches(query)[unmeasured:]
 
 
-def run_of(peer: str, setting: str, batches: Sequence[Batch]) -> Run:
-    """What one run's measured batches come to; raises BenchError when there were hardly any."""
+def figures_of(who: str, batches: Sequence[Batch]) -> dict[str, float]:
+    """Milliseconds below which half, and 99 of 100, of one run's records were in the sink; raises BenchError when there were hardly any batches."""
     if len(batches) < LEAST_BATCHES:
-        raise BenchError(f"{peer}, {setting}: only {len(batches)} measured batches")
+        raise BenchError(f"{who}: only {len(batches)} measured batches")
     values = [value for batch in batches for value in latencies(batch)]
-    found = {name: percentile(values, share) for name, share in SHARES.items()}
-    return Run(peer, setting, found["p50_ms"], found["p99_ms"], len(batches), sum(batch.rows for batch in batches))
+    return {name: percentile(values, share) for name, share in SHARES.items()} | {"batches": len(batches)}
 
 
 def latencies(batch: Batch) -> list[tuple[float, float]]:
@@ -132,53 +119,10 @@ def latencies(batch: Batch) -> list[tuple[float, float]]:
     return [(batch.sunk * 1000 - (before + after) / 2, share) for before, after in pairwise(marks)]
 
 
-def summary(runs: Sequence[Run]) -> Found:
-    """Per source the spread over the rounds, and Cohort's against each other one's."""
-    found: dict[str, list[Run]] = {}
-    for run in runs:
-        found.setdefault(run.peer, []).append(run)
-    values = {peer: {name: [getattr(run, name) for run in of] for name in SHARES} for peer, of in found.items()}
-    ours = values.get(COHORT.name)
-    return {
-        "sources": {
-            peer: {"runs": len(found[peer]), "batches": sum(run.batches for run in found[peer])}
-            | {name: spread(each) for name, each in of.items()}
-            for peer, of in values.items()
-        },
-        "cohort_over": _over(ours, values) if ours else {},
-    }
-
-
-def _over(ours: Mapping[str, list[float]], values: Mapping[str, Mapping[str, list[float]]]) -> Found:
-    others = {peer: of for peer, of in values.items() if of is not ours}
-    return {peer: {name: paired(ours[name], each) for name, each in of.items()} for peer, of in others.items()}
-
-
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:
     """The slowest hundredth beside Spark's own; with asynchronous progress and few records hardly anybody waits."""
-    held: list[Bound] = []
-    for name, seen in found.items():
-        setting = SETTINGS[name]
-        must, aim = (0.8, None) if setting.asynchronous else (0.75, 0.6)
-        if KAFKA.name in seen["cohort_over"]:
-            over = middle(seen["cohort_over"][KAFKA.name]["p99_ms"])
-            held.append(Bound(f"latency, {name}: p99 of {KAFKA.name}'s", over, must, at_least=False, aim=aim))
-        if setting == Setting(RATES[0], asynchronous=True) and COHORT.name in seen["sources"]:
-            own = middle(seen["sources"][COHORT.name]["p99_ms"])
-            held.append(Bound(f"latency, {name}: p99, ms", own, None, at_least=False, aim=100.0))
-    return held
-
-
-def tables(found: Found) -> list[Table]:
-    """One line a setting and source."""
-    table = Table(
-        title="From a record's timestamp to the sink, trigger 0, ms (median of the rounds, least to greatest)"
-    )
-    for name in ("what", "source", "p50", "p99", "batches", "cohort's p50 : its", "cohort's p99 : its"):
-        table.add_column(name, justify="left" if name in {"what", "source"} else "right")
-    for name, seen in found.items():
-        for peer, of in seen["sources"].items():
-            over = seen["cohort_over"].get(peer, {})
-            times = [shown(of[which], 1, 0) for which in SHARES]
-            table.add_row(name, peer, *times, str(of["batches"]), *(shown(over.get(which)) for which in SHARES))
-    return [table]
+    found: list[Demand] = []
+    for case in cases:
+        must, aim = (0.8, None) if SETTINGS[case].asynchronous else (0.75, 0.6)
+        found.append(Demand(case, "p99_ms", "p99", must, beside=KAFKA.name, aim=aim))
+    return [*found, Demand(Setting(RATES[0], asynchronous=True).name, "p99_ms", "p99, ms", None, aim=100.0)]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
 
 import click
 from confluent_kafka import KafkaException
-from rich.table import Table
 
 from tests.kit.broker import Broker
 from tools.bench import report
-from tools.bench.figures import Bound
+from tools.bench.figures import Bound, Samples
 from tools.bench.source import (
     batch,
     drain,
@@ -51,10 +49,9 @@ AS_USERS_HAVE_IT = {"group.initial.rebalance.delay.ms": "3000"}  # Kafka's defau
 MASTERS = ("local[2]", "local-cluster[2,1,1024]")
 
 
-def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
-    """Run all parts of the plan on one broker: the result, and that for people."""
-    found: dict[str, Any] = {}
-    tables: list[Table] = []
+def measure(plan: Plan) -> tuple[dict[str, Samples], list[Bound]]:
+    """Run all parts of the plan on one broker: what was measured, and what was demanded of it."""
+    found: dict[str, Samples] = {}
     bounds: list[Bound] = []
     say("starting a broker")
     with Broker(heap_mb=1024, java_options=(), host=HOST, properties=AS_USERS_HAVE_IT) as broker:
@@ -63,15 +60,13 @@ def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
             say(f"--- {name}")
             part = PARTS[name]
             try:
-                found[name] = part.measure(world)
+                found[name] = samples = Samples(part.measure(world))
             except FAILURES as error:  # what the other parts find is worth an hour
-                found[name] = {"error": f"{type(error).__name__}: {str(error)[:ERROR_CHARACTERS]}"}
                 bounds.append(Bound(f"{name}: measured", 0.0, 1.0))
-                say(f"bench: {name}: {found[name]['error']}")
+                say(f"bench: {name}: {type(error).__name__}: {str(error)[:ERROR_CHARACTERS]}")
                 continue
-            tables += part.tables(found[name])
-            bounds += part.bounds(found[name])
-    return found, tables, bounds
+            bounds += filter(None, (demand.bound(name, samples) for demand in part.demands(samples.cases)))
+    return found, bounds
 
 
 EXAMPLES = """\b
@@ -135,13 +130,15 @@ def main(
     parts, masters = part or tuple(PARTS), master or MASTERS
     plan = Plan(records, rounds, batches, cap, stretch, window, parts, peers, masters, recommended)
     try:
-        found, tables, bounds = measure(plan)
+        found, bounds = measure(plan)
     except (FileNotFoundError, RuntimeError) as error:  # no jars, no broker
         say(f"bench: {str(error)[:ERROR_CHARACTERS]}")
         sys.exit(1)
     if output == "table":
-        report.print_tables(tables, bounds)
+        tables = [report.part_table(PARTS[name].TITLE, PARTS[name].COLUMNS, samples) for name, samples in found.items()]
+        report.print_tables([*tables, report.bound_table(bounds)])
     held = {bound.what: bound.as_value() for bound in bounds}
     settings = {"bench": "cohort", "cores": os.cpu_count(), "records": records, "rounds": rounds}
-    click.echo(report.as_json(settings | found | {"bounds": held}))
+    measured = {name: samples.as_value() for name, samples in found.items()}
+    click.echo(report.as_json({**settings, **measured, "bounds": held}))
     sys.exit(0 if all(bound.holds for bound in bounds) else 1)

@@ -7,62 +7,54 @@ CPU of all processes, and the memory at the end: Spark keeps idle Python workers
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql.streaming import DataStreamWriter
-from rich.table import Table
 
 from tests.kit.produce import produce
-from tools.bench.figures import Bound, middle, paired, ratio, shown, spread
+from tools.bench.figures import Demand, Sample, Value, ratio
+from tools.bench.report import Column
 from tools.bench.results import BenchError, order
 from tools.bench.source.clients import AGENT
 from tools.bench.source.memory import pss_mib
 from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
 from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
-from tools.bench.source.world import Found, World, say
+from tools.bench.source.world import World, say
 
 MASTER = "local[4]"
 QUERIES, PARTITIONS, RECORDS = 10, 8, 800
 EVERY = "5 seconds"
 TOPIC = "many"
 FIRST_ROWS_S = 180.0
-FIGURES = ("first_rows_s", "cpu_s", "idle_cores", "idle_mib")
+TITLE = "Small queries in one application"
+COLUMNS = (
+    Column("first_rows_s", "first rows of all, s"),
+    Column("cpu_s", "CPU-s until then"),
+    Column("idle_cores", "cores when idle"),
+    Column("idle_mib", "MiB (PSS) then", digits=0),
+    Column("mib", "at the first rows", digits=0),
+    Column("mib/", "of which", digits=0),
+)
 
 
-@dataclass(frozen=True)
-class Run:
-    """One way's ten queries; MiB by kind of process at the first rows of ten, of all when idle, and of the agents of one."""
-
-    way: str
-    first_rows_s: float
-    cpu_s: float
-    mib: Mapping[str, float]
-    idle_cores: float
-    idle_mib: float
-    one_agents_mib: float
-
-
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Each way in applications of its own, in turns."""
     world.broker.admin.create_topic(TOPIC, PARTITIONS)
     produce(world.broker.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
-    runs: list[Run] = []
+    runs: list[Sample] = []
     todo = order(ways(world.chosen(COHORT, KAFKA), world.plan.recommended), world.plan.rounds)
     for number, way in enumerate(todo, 1):
         with world.application(MASTER, way.settings) as bench:
-            runs.append(_run(bench, way, world.plan.window_s))
-        run = runs[-1]
-        mib = ", ".join(f"{kind} {each:.0f}" for kind, each in run.mib.items())
-        say(
-            f"[{number}/{len(todo)}] {way.name}: first rows of all after {run.first_rows_s:.1f} s and {run.cpu_s:.1f} "
-            f"CPU-s, MiB of {mib}; idle {run.idle_cores:.2f} cores and {run.idle_mib:.0f} MiB; agents of one {run.one_agents_mib:.0f} MiB"
-        )
-    return summary(runs)
+            figures = _run(bench, way, world.plan.window_s)
+        runs.append(Sample(f"{QUERIES} queries", way.name, figures))
+        told = ", ".join(f"{name} {value:.2f}" for name, value in figures.items() if value is not None)
+        say(f"[{number}/{len(todo)}] {way.name}: {told}")
+    return runs
 
 
-def _run(bench: Bench, way: Way, idle_s: float) -> Run:
+def _run(bench: Bench, way: Way, idle_s: float) -> dict[str, Value]:
+    """MiB by kind of process at the first rows of all, of all when idle; its agents beside those of one query."""
     peer = way.peer
     before, began = sum(bench.clients.cpu().values()), time.monotonic()
     with bench.together(peer, _writers(bench, peer, QUERIES), EVERY) as queries:
@@ -78,7 +70,10 @@ def _run(bench: Bench, way: Way, idle_s: float) -> Run:
     with bench.together(peer, _writers(bench, peer, 1), EVERY) as (query,):
         bench.wait(query, lambda: bench.progress.count(query) > 0, FIRST_ROWS_S)
         one = _mib(bench).get(AGENT, 0.0)
-    return Run(way.name, seconds, cpu - before, mib, cores, idle_mib, one)
+    figures = {"first_rows_s": seconds, "cpu_s": cpu - before, "idle_cores": cores, "idle_mib": idle_mib}
+    by_kind = {f"mib/{kind.rpartition('.')[2]}": each for kind, each in mib.items()}
+    shared = {"mib": sum(mib.values()), "agents_over_one": ratio(mib.get(AGENT), one)}
+    return {**figures, **by_kind, **shared}
 
 
 def _writers(bench: Bench, peer: Peer, count: int) -> Iterator[DataStreamWriter]:
@@ -92,73 +87,17 @@ def _mib(bench: Bench) -> dict[str, float]:
     return {kind: sum(map(pss_mib, processes)) for kind, processes in bench.clients.processes().items()}
 
 
-def summary(runs: Sequence[Run]) -> Found:
-    """Per way the spread of each figure; Cohort's beside Spark's own, and its agents beside those of one query."""
-    by_way: dict[str, list[Run]] = {}
-    for run in runs:
-        by_way.setdefault(run.way, []).append(run)
-    values = {
-        way: {name: [getattr(run, name) for run in of] for name in FIGURES}
-        | {"mib": [sum(run.mib.values()) for run in of]}
-        for way, of in by_way.items()
-    }
-    ours, theirs = [way.name for way in (PLAIN, RECOMMENDED) if way.name in values], values.get(KAFKA.name)
-    return {
-        "ways": {
-            way: {name: spread(each) for name, each in of.items()} | {"mib_by_process": _by_kind(by_way[way])}
-            for way, of in values.items()
-        },
-        "over_kafka": {way: {name: paired(values[way][name], theirs[name]) for name in theirs} for way in ours}
-        if theirs
-        else {},
-        "agents_over_one": {way: _agents(by_way[way]) for way in ours},
-    }
-
-
-def _by_kind(runs: Sequence[Run]) -> dict[str, float]:
-    kinds = {kind for run in runs for kind in run.mib}
-    return {kind: spread([run.mib.get(kind, 0.0) for run in runs])["median"] for kind in sorted(kinds)}
-
-
-def _agents(runs: Sequence[Run]) -> Mapping[str, float] | None:
-    """The agents of ten queries beside those of one."""
-    found = [ratio(run.mib.get(AGENT, 0.0), run.one_agents_mib) for run in runs]
-    known = [each for each in found if each is not None]
-    return spread(known) if known else None
-
-
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:
     """Queries share what can be shared."""
-    held: list[Bound] = []
-    for way, agents in found["agents_over_one"].items():
-        name, idle = f"many, {QUERIES} queries, {way}", middle(found["ways"][way]["idle_cores"])
-        held.append(Bound(f"{name}: MiB of agents : of one query's", middle(agents), 2.0, at_least=False))
-        held.append(Bound(f"{name}: cores when idle", idle, 0.1, at_least=False))
-        over = found["over_kafka"].get(way, {})
-        for figure, what, must in (
-            ("mib", "MiB of all processes at their first rows", 3.0),
-            ("idle_mib", "MiB of all processes when idle", 3.0),
-            ("first_rows_s", "first rows of all", 1.5),
-        ):
-            if figure in over:
-                held.append(Bound(f"{name}: {what} of {KAFKA.name}'s", middle(over[figure]), must, at_least=False))
-    return held
-
-
-def tables(found: Found) -> list[Table]:
-    """One line a source."""
-    table = Table(title=f"{QUERIES} small queries in one application (median of the rounds, least to greatest)")
-    columns = (
-        "first rows of all, s",
-        "CPU-s until then",
-        "cores when idle",
-        "MiB (PSS) then",
-        "at the first rows",
-        "of which",
-    )
-    for name in ("source", *columns):
-        table.add_column(name, justify="left" if name in {"source", "of which"} else "right")
-    for way, seen in found["ways"].items():
-        kinds = ", ".join(f"{kind.rpartition('.')[2]} {mib:.0f}" for kind, mib in seen["mib_by_process"].items())
-        table.add_row(way, *(shown(seen[name]) for name in FIGURES), shown(seen["mib"], 1, 0), kinds)
-    return [table]
+    return [
+        demand
+        for case in cases
+        for way in (PLAIN.name, RECOMMENDED.name)
+        for demand in (
+            Demand(case, "agents_over_one", f"MiB of agents : of one query's, {way}", 2.0, (way,)),
+            Demand(case, "idle_cores", f"cores when idle, {way}", 0.1, (way,)),
+            Demand(case, "mib", f"MiB of all at their first rows, {way}", 3.0, (way,), KAFKA.name),
+            Demand(case, "idle_mib", f"MiB of all when idle, {way}", 3.0, (way,), KAFKA.name),
+            Demand(case, "first_rows_s", f"first rows of all, {way}", 1.5, (way,), KAFKA.name),
+        )
+    ]

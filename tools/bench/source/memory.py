@@ -15,18 +15,18 @@ from typing import Self
 
 import psutil
 from pyspark.sql import DataFrame
-from rich.table import Table
 
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
-from tools.bench.figures import Bound, shown, spread
+from tools.bench.figures import Demand, Sample
+from tools.bench.report import Column
 from tools.bench.results import BenchError
 from tools.bench.source import source
 from tools.bench.source.clients import Clients
 from tools.bench.source.peers import COHORT
 from tools.bench.source.runs import Bench
 from tools.bench.source.topics import Shape
-from tools.bench.source.world import Found, World, say
+from tools.bench.source.world import World, say
 
 MIB = 1 << 20
 EVERY_S = 0.2
@@ -38,10 +38,20 @@ FREE_BATCHES = 3  # of a query whose sink gets stuck then
 BATCHES = 6
 HEAVY = 512  # records of a MiB of zeros, which one batch of some 30 KB holds
 HEAVY_NAME = "with a heavy batch"
+TITLE = "Most resident MiB (PSS) of an executor's Python processes"
+COLUMNS = tuple(
+    Column(figure, heading, digits=0)
+    for figure, heading in (
+        ("agent_mib", "one agent"),
+        ("worker_mib", "one worker"),
+        ("workers_mib", "all workers"),
+        ("together_mib", "all at one moment"),
+    )
+)
 
 
 @dataclass(frozen=True)
-class Sample:
+class Moment:
     """MiB at one moment: of each agent, and of each worker."""
 
     agents: tuple[float, ...]
@@ -56,7 +66,7 @@ class Watch:
         self._clients = clients
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-memory", daemon=True)
-        self.samples: list[Sample] = []
+        self.moments: list[Moment] = []
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -71,7 +81,7 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):
             agents = tuple(map(pss_mib, self._clients.members()))
-            self.samples.append(Sample(agents, tuple(map(pss_mib, self._clients.workers()))))
+            self.moments.append(Moment(agents, tuple(map(pss_mib, self._clients.workers()))))
 
 
 def pss_mib(process: psutil.Process) -> float:
@@ -83,23 +93,23 @@ def pss_mib(process: psutil.Process) -> float:
     return next((float(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("Pss:")), 0.0)
 
 
-def peaks(samples: Sequence[Sample]) -> Found:
+def peaks(moments: Sequence[Moment]) -> dict[str, float]:
     """The most of one agent and of one worker, then of an executor: its workers, and both kinds at one moment.
 
     Executors are as many as agents were.
     """
-    executors = max((len(sample.agents) for sample in samples), default=0) or 1
+    executors = max((len(moment.agents) for moment in moments), default=0) or 1
     return {
-        "agent_mib": max((each for sample in samples for each in sample.agents), default=0.0),
-        "worker_mib": max((each for sample in samples for each in sample.workers), default=0.0),
-        "workers_mib": max((sum(sample.workers) for sample in samples), default=0.0) / executors,
-        "together_mib": max((sum(sample.agents) + sum(sample.workers) for sample in samples), default=0.0) / executors,
+        "agent_mib": max((each for moment in moments for each in moment.agents), default=0.0),
+        "worker_mib": max((each for moment in moments for each in moment.workers), default=0.0),
+        "workers_mib": max((sum(moment.workers) for moment in moments), default=0.0) / executors,
+        "together_mib": max((sum(moment.agents) + sum(moment.workers) for moment in moments), default=0.0) / executors,
     }
 
 
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Small and large records, and a heavy batch among them, at full rate and stuck."""
-    found: Found = {}
+    found: list[Sample] = []
     for master in world.plan.masters:
         with world.application(master) as bench:
             for shape in SHAPES:
@@ -108,11 +118,11 @@ def measure(world: World) -> Found:
                 written = source.fill(bench, topic, shape, records)
                 say(f"checking every byte: {shape.name}")
                 bench.check(COHORT, topic, written)
-                found |= _measured(bench, world, topic, f"{master}, {shape.name}", records)
+                found += _measured(bench, world, topic, f"{master}, {shape.name}", records)
                 if shape == SHAPES[0]:
                     _burden(bench, topic)
                     name = f"{master}, {shape.name} {HEAVY_NAME}"
-                    found |= _measured(bench, world, topic, name, records + HEAVY)
+                    found += _measured(bench, world, topic, name, records + HEAVY)
                 bench.broker.admin.delete_topic(topic)
     return found
 
@@ -128,33 +138,27 @@ def _burden(bench: Bench, topic: str) -> None:
         raise BenchError(f"{topic}: the heavy batch can't be written")
 
 
-def _measured(bench: Bench, world: World, topic: str, name: str, records: int) -> Found:
-    """Each state by its name, and a line about it."""
-    found: Found = {}
-    for state, seen in _states(bench, world, topic, records).items():
-        found[f"{name}, {state}"] = seen
-        most = ", ".join(f"one {who} {shown(seen[f'{who}_mib'], 1, 0)}" for who in ("agent", "worker"))
-        say(f"{name}, {state}: MiB of {most}")
+def _measured(bench: Bench, world: World, topic: str, name: str, records: int) -> list[Sample]:
+    """Each state as often as the plan says."""
+    found: list[Sample] = []
+    for _ in range(world.plan.rounds):
+        states = {
+            "full rate": _full(bench, topic, records),
+            "stuck sink": _stuck(bench, topic, records, world.plan.stretch_s),
+        }
+        for state, seen in states.items():
+            say(f"{name}, {state}: MiB of one agent {seen['agent_mib']:.0f}, of one worker {seen['worker_mib']:.0f}")
+            found.append(Sample(f"{name}, {state}", COHORT.name, seen))
     return found
 
 
-def _states(bench: Bench, world: World, topic: str, records: int) -> dict[str, Found]:
-    count = world.plan.rounds
-    states = {"full rate": [_full(bench, topic, records) for _ in range(count)]}
-    states["stuck sink"] = [_stuck(bench, topic, records, world.plan.stretch_s) for _ in range(count)]
-    return {
-        state: {name: spread([run[name] for run in runs]) for name in runs[0]} | {"runs": len(runs)}
-        for state, runs in states.items()
-    }
-
-
-def _full(bench: Bench, topic: str, records: int) -> Found:
+def _full(bench: Bench, topic: str, records: int) -> dict[str, float]:
     with Watch(bench.clients) as watch:
         bench.throughput(COHORT, topic, records, BATCHES)
-    return peaks(watch.samples)
+    return peaks(watch.moments)
 
 
-def _stuck(bench: Bench, topic: str, records: int, seconds: float) -> Found:
+def _stuck(bench: Bench, topic: str, records: int, seconds: float) -> dict[str, float]:
     """The sink takes a few batches, then a task sleeps in the middle of its rows for as long as is watched."""
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -168,27 +172,13 @@ def _stuck(bench: Bench, topic: str, records: int, seconds: float) -> Found:
     with Watch(bench.clients) as watch, bench.streaming(COHORT, frame.writeStream.foreachBatch(write)) as query:
         bench.await_batches(query, FREE_BATCHES, 60 + seconds)
         bench.wait(query, lambda: False, seconds)
-    return peaks(watch.samples)
+    return peaks(watch.moments)
 
 
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:
     """Each process within the budget and a hundred MiB more; an executor's Python workers are as many as Spark wants."""
     return [
-        Bound(f"memory, {name}: MiB of one {who}", seen[f"{who}_mib"]["max"], BUDGET_MIB, at_least=False)
-        for name, seen in found.items()
+        Demand(case, f"{who}_mib", f"MiB of one {who}", BUDGET_MIB, most=True)
+        for case in cases
         for who in ("agent", "worker")
     ]
-
-
-def tables(found: Found) -> list[Table]:
-    """One line a master, shape and state."""
-    table = Table(
-        title="Most resident MiB (PSS) of an executor's Python processes (median of the runs, least to greatest)"
-    )
-    for name in ("what", "one agent", "one worker", "all workers", "all at one moment"):
-        table.add_column(name, justify="left" if name == "what" else "right")
-    for name, seen in found.items():
-        table.add_row(
-            name, *(shown(seen[key], 1, 0) for key in ("agent_mib", "worker_mib", "workers_mib", "together_mib"))
-        )
-    return [table]

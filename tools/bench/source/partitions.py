@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-
-from rich.table import Table
+from statistics import median
 
 from tests.kit.admin import Admin
-from tools.bench.figures import Bound, middle, ratio, shown, spread
-from tools.bench.results import Trickle, order
+from tools.bench.figures import Demand, Sample, Value
+from tools.bench.report import Column
+from tools.bench.results import order
 from tools.bench.source.load import Load, Sums, merged
 from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
-from tools.bench.source.world import Found, Plan, World, say
+from tools.bench.source.world import Plan, World, say
 
 FEW, SOME, MANY, MOST = 8, 300, 1_000, 3_000
 RATE = 900  # records a second, however many partitions: the rows of a batch are the same
 AT_ONCE = 500  # partitions created
 UNMEASURED = 5  # first batches of a trickle
+TITLE = "A trickle of data, trigger 0"
+COLUMNS = (
+    Column("trigger_ms", "a run's median trigger, ms", digits=0, compared=True),
+    Column("a_batch_ms", "its seconds by its batches, ms", digits=0),
+    Column("batches", "batches", digits=0),
+)
 
 
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Trigger times per size; Spark's own at 300 partitions last and once, since it may crawl, and at no more."""
     sizes = (FEW, SOME, MANY, MOST)
     for size in sizes:
@@ -30,26 +36,21 @@ def measure(world: World) -> Found:
     steps = order(steps_of(world.chosen(COHORT, KAFKA), sizes), world.plan.rounds)
     crawl = (KAFKA, SOME)
     todo = [step for step in steps if step != crawl] + [crawl] * (crawl in steps)
-    runs: list[Trickle] = []
+    runs: list[Sample] = []
     written: dict[int, list[Sums]] = {size: [] for size in sizes}
     with world.application(world.plan.masters[0], counting=False) as bench:
         for peer in world.chosen(COHORT, KAFKA):
             say(f"warming up: {peer.name}")
             trickle(bench, peer, FEW, world.plan, written[FEW])
         for number, (peer, size) in enumerate(todo, 1):
-            run = trickle(bench, peer, size, world.plan, written[size])
-            runs.append(run)
-            typical = "no measured batch" if run.median_ms is None else f"{run.median_ms:.0f} ms a trigger"
-            count = len(run.trigger_ms) + run.unmeasured
-            say(
-                f"[{number}/{len(todo)}] trickle, {size} partitions, {peer.name}: {typical} "
-                f"({count} batches in {run.seconds:.0f} s)"
-            )
+            seen = trickle(bench, peer, size, world.plan, written[size])
+            runs.append(Sample(case_of(size), peer.name, seen))
+            say(f"[{number}/{len(todo)}] {size} partitions, {peer.name}: a trigger {seen['trigger_ms']} ms")
         for peer, size in steps_of(world.chosen(COHORT, KAFKA), sizes):
             if (peer, size) != crawl:
                 say(f"checking every byte: {peer.name}, {size} partitions")
                 bench.check(peer, topic_of(size), merged(written[size]))
-    return summary(runs)
+    return runs
 
 
 def _create(admin: Admin, topic: str, size: int) -> None:
@@ -57,6 +58,11 @@ def _create(admin: Admin, topic: str, size: int) -> None:
     admin.create_topic(topic, min(size, AT_ONCE))
     for total in range(AT_ONCE, size, AT_ONCE):
         admin.add_partitions(topic, min(total + AT_ONCE, size))
+
+
+def case_of(size: int) -> str:
+    """As in reports."""
+    return f"{size:,} partitions"
 
 
 def topic_of(size: int) -> str:
@@ -69,8 +75,11 @@ def steps_of(peers: Sequence[Peer], sizes: Sequence[int]) -> list[tuple[Peer, in
     return [(peer, size) for size in sizes for peer in peers if peer is COHORT or size <= SOME]
 
 
-def trickle(bench: Bench, peer: Peer, size: int, plan: Plan, written: list[Sums]) -> Trickle:
-    """Run with trigger 0 while a producer writes to every partition, for so many batches or ``cap_s`` seconds."""
+def trickle(bench: Bench, peer: Peer, size: int, plan: Plan, written: list[Sums]) -> dict[str, Value]:
+    """Run with trigger 0 while a producer writes to every partition, for so many batches or ``cap_s`` seconds.
+
+    Where hardly a batch ends in time there is no trigger time, but what a batch takes at least.
+    """
     frame = bench.read(peer, topic_of(size), startingOffsets="latest")
     began = time.monotonic()
     with (
@@ -81,62 +90,16 @@ def trickle(bench: Bench, peer: Peer, size: int, plan: Plan, written: list[Sums]
         seconds = time.monotonic() - began
     written.append(load.sums)
     seen = bench.progress.batches(query)
-    measured = tuple(batch.seconds * 1000 for batch in seen[UNMEASURED:])
-    return Trickle(peer.name, size, measured, min(UNMEASURED, len(seen)), seconds)
+    measured = [batch.seconds * 1000 for batch in seen[UNMEASURED:]]
+    typical = median(measured) if measured else None
+    return {"trigger_ms": typical, "a_batch_ms": typical or seconds * 1000 / max(len(seen), 1), "batches": len(seen)}
 
 
-def summary(runs: Sequence[Trickle]) -> Found:
-    """Per source and number of partitions: batches, the spread of the runs' median trigger times, the seconds it took."""
-    pooled: dict[str, dict[str, list[Trickle]]] = {}
-    for run in runs:
-        pooled.setdefault(run.peer, {}).setdefault(str(run.partitions), []).append(run)
-    return {peer: {at: _one(found) for at, found in by_size.items()} for peer, by_size in pooled.items()}
-
-
-def _one(runs: Sequence[Trickle]) -> Found:
-    times = [run.median_ms for run in runs if run.median_ms is not None]
-    batches = sum(len(run.trigger_ms) + run.unmeasured for run in runs)
-    seconds = sum(run.seconds for run in runs)
-    return {
-        "runs": len(runs),
-        "batches": batches,
-        "measured": sum(len(run.trigger_ms) for run in runs),
-        "trigger_ms": spread(times) if times else None,
-        # What a batch takes at least, where hardly one ended in time.
-        "no_less_than_ms": seconds * 1000 / max(batches, 1) if not times else None,
-        "seconds": seconds,
-    }
-
-
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:
     """Flat over the number of partitions, and far below Spark's own."""
-    held: list[Bound] = []
-    ours, theirs = found.get(COHORT.name, {}), found.get(KAFKA.name, {})
-    few = _trigger(ours, FEW)
-    for size, must in ((SOME, None), (MANY, 1.3), (MOST, 1.5)):
-        if str(size) in ours:
-            over = ratio(_trigger(ours, size), few)
-            held.append(Bound(f"partitions: trigger time at {size:,} : at {FEW}", over, must, at_least=False, aim=1.1))
-    if str(SOME) in theirs and str(SOME) in ours:
-        crawl = _trigger(theirs, SOME) or theirs[str(SOME)]["no_less_than_ms"]
-        below = ratio(crawl, _trigger(ours, SOME))
-        held.append(Bound(f"partitions: trigger time of {KAFKA.name} : cohort at {SOME}", below, 10))
-    return held
-
-
-def _trigger(by_size: Found, size: int) -> float | None:
-    """The median, None when no batch was measured."""
-    return middle(by_size.get(str(size), {}).get("trigger_ms"))
-
-
-def tables(found: Found) -> list[Table]:
-    """One line a source and size."""
-    table = Table(title="A trickle of data, trigger 0 (median of the runs' medians, least to greatest)")
-    for name in ("source", "partitions", "trigger, ms", "batches", "in s"):
-        table.add_column(name, justify="left" if name == "source" else "right")
-    for peer, by_size in found.items():
-        for size, seen in by_size.items():
-            slow = seen["no_less_than_ms"]
-            times = f"about {slow:,.0f}" if slow else shown(seen["trigger_ms"], 1, 0)
-            table.add_row(peer, size, times, str(seen["batches"]), f"{seen['seconds']:.0f}")
-    return [table]
+    few = case_of(FEW)
+    flat = [(case_of(size), must) for size, must in ((SOME, None), (MANY, 1.3), (MOST, 1.5)) if case_of(size) in cases]
+    return [
+        *(Demand(case, "trigger_ms", f"a trigger : at {FEW}", must, beside_case=few, aim=1.1) for case, must in flat),
+        Demand(case_of(SOME), "a_batch_ms", "a batch", 0.1, beside=KAFKA.name),
+    ]

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from tests.kit.broker import Broker
 from tests.kit.waiting import wait_until
-from tools.bench.results import Batch, BenchError, Throughput, Whole
+from tools.bench.results import Batch, BenchError
 from tools.bench.source import topics
 from tools.bench.source.clients import Clients, between
 from tools.bench.source.peers import ROW, Peer, View, group_of
@@ -98,36 +98,30 @@ class Bench:
         batches: int,
         *,
         view: View = ROW,
-        bootstrap: str | None = None,
-    ) -> Throughput:
-        """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came."""
-        before, began = self.clients.cpu(), time.monotonic()
-        epoch = time.time()
-        frame = self._all_of(peer, topic, records, batches, bootstrap, view)
-        with self._started(frame.writeStream.format("noop"), available_now=True) as query:
-            query.awaitTermination()
-            wall = time.monotonic() - began
-            seen = self.progress.batches(query)
-        self._settle(peer)
-        delivered = sum(batch.rows for batch in seen)
-        if delivered != records or len(seen) < 4:
-            raise BenchError(f"{peer.name} delivered {delivered} of {records} records in {len(seen)} batches")
-        first, last = seen[0], seen[-2]
-        return Throughput(
-            peer=peer.name,
-            rows=sum(batch.rows for batch in seen[1:-1]),
-            wall_s=last.ended - first.ended,
-            cpu_s=between(first.cpu, last.cpu),
-            query_rows=delivered,
-            query_wall_s=wall,
-            query_cpu_s=sum(self.clients.cpu().values()) - sum(before.values()),
-            first_batch_s=first.ended - epoch,
-        )
+    ) -> dict[str, float]:
+        """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came.
 
-    def whole(self, peer: Peer, topic: str, records: int, batches: int) -> Whole:
-        """Read all of ``topic`` with AvailableNow; what it took from load() to the end of the query, its agents gone."""
+        Rates are of the steady batches, neither first nor last; what begins with ``query`` is of the whole query.
+        """
+        whole, seen = self.whole(peer, topic, records, batches, view)
+        if len(seen) < 4:
+            raise BenchError(f"{peer.name} delivered {records} records in {len(seen)} batches")
+        return steady(seen) | {
+            "query_s": whole["wall_s"],
+            "query_rows_per_s": records / whole["wall_s"],
+            "query_cpu_s_per_million": whole["cpu_s"] / records * 1e6,
+            "first_batch_s": whole["first_batch_s"],
+        }
+
+    def whole(
+        self, peer: Peer, topic: str, records: int, batches: int, view: View = ROW
+    ) -> tuple[dict[str, float], list[Batch]]:
+        """Read all of ``topic`` with AvailableNow: what it took from load() to the end of the query, its agents gone, and its batches.
+
+        Raises BenchError unless all rows came.
+        """
         before, began, epoch = sum(self.clients.cpu().values()), time.monotonic(), time.time()
-        frame = self._all_of(peer, topic, records, batches, None, ROW)
+        frame = self._all_of(peer, topic, records, batches, None, view)
         loaded = time.monotonic() - began
         with self._started(frame.writeStream.format("noop"), available_now=True) as query:
             query.awaitTermination()
@@ -136,8 +130,9 @@ class Bench:
         self._settle(peer)
         delivered = sum(batch.rows for batch in seen)
         if delivered != records:
-            raise BenchError(f"{peer.name} delivered {delivered} of {records} records")
-        return Whole(loaded, seen[0].ended - epoch, wall, sum(self.clients.cpu().values()) - before)
+            raise BenchError(f"{peer.name} delivered {delivered} of {records} records in {len(seen)} batches")
+        cpu = sum(self.clients.cpu().values()) - before
+        return {"load_s": loaded, "first_batch_s": seen[0].ended - epoch, "wall_s": wall, "cpu_s": cpu}, seen
 
     def check(
         self, peer: Peer, topic: str, written: topics.Sums, *, view: View = ROW, bootstrap: str | None = None
@@ -233,3 +228,12 @@ class Bench:
             wait_until(lambda: self.clients.agents() == 0, AGENTS_GONE_S, "the end of the agents")
         except AssertionError:
             raise BenchError(f"{peer.name} left {self.clients.agents()} agent(s) behind") from None
+
+
+def steady(batches: Sequence[Batch]) -> dict[str, float]:
+    """Rows per second, and CPU-seconds of all client processes per million rows, in whole and by process, between the first and the last batch."""
+    first, last = batches[0], batches[-2]
+    rows = sum(batch.rows for batch in batches[1:-1])
+    cpu = {kind: used / rows * 1e6 for kind, used in between(first.cpu, last.cpu).items()}
+    rates = {"rows_per_s": rows / (last.ended - first.ended), "cpu_s_per_million": sum(cpu.values())}
+    return rates | {f"cpu/{kind}": used for kind, used in cpu.items()}

@@ -5,27 +5,27 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
-from rich.table import Table
 
 from tests.kit.registry import serving
-from tools.bench.figures import Bound, middle
-from tools.bench.results import Throughput
+from tools.bench.figures import Demand, Sample
 from tools.bench.source import source, topics
 from tools.bench.source.peers import COHORT, KAFKA_TUNED, ROW, Peer, View
 from tools.bench.source.runs import Bench
-from tools.bench.source.world import Found, World, say
+from tools.bench.source.world import World, say
 from tools.demo import flights
 
 SOME = "dep_delay INT, carrier STRING, flight INT, origin STRING, distance INT"
 AVRO_TYPES = {"INT": "int", "STRING": "string", "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"}}
 BYTES, JSON, AVRO = "values-bytes", "values-json", "values-avro"
 SUBJECT = "flights"
+TITLE, COLUMNS = "All of a topic, steady batches", source.COLUMNS
 FRAME = 5  # bytes of Confluent's: a zero, and the id of the writer's schema
 
 
@@ -88,9 +88,9 @@ CASES = (
 )
 
 
-def measure(world: World) -> Found:
+def measure(world: World) -> list[Sample]:
     """Both sources ``rounds`` times on each view, after their rows were compared with what was written."""
-    found: Found = {}
+    found: list[Sample] = []
     with (
         world.application(world.plan.masters[0]) as bench,
         tempfile.TemporaryDirectory() as folder,
@@ -111,14 +111,11 @@ def measure(world: World) -> Found:
             say(f"-- {case.view.name}")
             asked = {"schema.registry.url": registry.url} if case.topic == AVRO else {}
             view = replace(case.view, options={**case.view.options, **asked})
-            runs = _runs(world, bench, replace(case, view=view), made[case.topic], records[case.topic], places)
-            found[case.view.name] = source.summary(runs)
+            found += _runs(world, bench, replace(case, view=view), made[case.topic], records[case.topic], places)
     return found
 
 
-def _runs(
-    world: World, bench: Bench, case: Case, made: DataFrame, records: int, places: topics.Sums
-) -> list[Throughput]:
+def _runs(world: World, bench: Bench, case: Case, made: DataFrame, records: int, places: topics.Sums) -> list[Sample]:
     written = topics.values_of(topics.valued(made.selectExpr(*case.truth)).collect()) if case.truth else None
 
     def check(peer: Peer) -> None:
@@ -128,7 +125,8 @@ def _runs(
             bench.check_values(peer, case.topic, written, case.view)
 
     peers = world.chosen(COHORT, KAFKA_TUNED)
-    return source.checked_rounds(bench, peers, case.topic, records, world.plan.rounds, check, case.view)
+    name, rounds = case.view.name, world.plan.rounds
+    return source.checked_rounds(bench, name, peers, case.topic, records, rounds, check, case.view)
 
 
 def _flights(bench: Bench, folder: Path, years: int) -> DataFrame:
@@ -147,19 +145,12 @@ def _flights(bench: Bench, folder: Path, years: int) -> DataFrame:
     )
 
 
-def bounds(found: Found) -> list[Bound]:
+def demands(cases: Sequence[str]) -> list[Demand]:
     """More rows a second than Spark's own tuned source, for less CPU."""
-    held: list[Bound] = []
-    for case in CASES:
-        over = found.get(case.view.name, {}).get("cohort_over", {}).get(KAFKA_TUNED.name)
-        if over is not None:
-            name = f"values, {case.view.name}"
-            rates, cpu = middle(over["rows_per_s"]), middle(over["cpu"])
-            held.append(Bound(f"{name}: rows/s of {KAFKA_TUNED.name}'s", rates, case.rows_per_s, aim=case.aims[0]))
-            held.append(Bound(f"{name}: CPU of {KAFKA_TUNED.name}'s", cpu, case.cpu, at_least=False, aim=case.aims[1]))
-    return held
-
-
-def tables(found: Found) -> list[Table]:
-    """One table a view."""
-    return [source.rates_table(f"All of a topic, {name}, steady batches", seen) for name, seen in found.items()]
+    found: list[Demand] = []
+    for case in (each for each in CASES if each.view.name in cases):
+        name, tuned = case.view.name, KAFKA_TUNED.name
+        rates, cpu = case.aims
+        found.append(Demand(name, "rows_per_s", "rows/s", case.rows_per_s, beside=tuned, at_least=True, aim=rates))
+        found.append(Demand(name, "cpu_s_per_million", "CPU", case.cpu, beside=tuned, aim=cpu))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,14 @@ import click
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from rich.table import Table
 
 from tests.kit.broker import Broker
-from tools.bench.figures import Bound
+from tools.bench.figures import Demand, Sample
+from tools.bench.report import Column
 from tools.bench.results import BenchError
 from tools.bench.source.clients import MARK, Clients
 from tools.bench.source.peers import Peer, session
 from tools.bench.source.runs import ERROR_CHARACTERS, Bench
-
-Found = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,16 @@ def _jvm(spark: SparkSession) -> int:
 class Part(Protocol):
     """A module that is one part of the bench."""
 
-    def measure(self, world: World) -> Found:
-        """All runs, and what they come to, as plain values."""
+    @property
+    def TITLE(self) -> str:  # noqa: N802  a constant of the module
+        """Of its table."""
 
-    def bounds(self, found: Found) -> list[Bound]:
-        """What is demanded of that."""
+    @property
+    def COLUMNS(self) -> Sequence[Column]:  # noqa: N802  a constant of the module
+        """The figures that its table shows."""
 
-    def tables(self, found: Found) -> list[Table]:
-        """That for people."""
+    def measure(self, world: World) -> list[Sample]:
+        """All runs; raises BenchError."""
+
+    def demands(self, cases: Sequence[str]) -> list[Demand]:
+        """What is demanded of the cases that were measured."""
