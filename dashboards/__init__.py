@@ -1,7 +1,7 @@
 """Grafana's dashboard, and Prometheus' rules with their tests: files that ``cohort dashboards write`` and ``rules write`` copy.
 
-``cohort.json`` and ``rules/cohort.yml`` are made by ``tools/dashboards``; ``rules/cohort_test.yml`` is written by hand,
-about the group ``billing``.  Nothing here runs.
+``cohort.json`` is made by ``tools/dashboards``; ``rules/cohort.yml`` is written by hand, and ``rules/cohort_test.yml``, about
+the group ``billing``.  Nothing here runs.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from tests.kit.alert_rules import recordings
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.grafana import interpolated, queries
@@ -15,7 +16,6 @@ from tests.kit.prometheus import Prometheus, quick_rules
 from tests.kit.waiting import wait_until
 from tools.dashboards.dashboard import dashboard, metric_names
 from tools.dashboards.panels import STATE_QUERY
-from tools.dashboards.rules import RECORDINGS
 
 pytestmark = pytest.mark.thorough("needs a Prometheus server")
 
@@ -57,7 +57,7 @@ def test_the_dashboard_is_red_and_the_alert_fires(broker: Broker, topic: str, po
         wait_until(lambda: not empty_panels(server), 60, f"data in {empty_panels(server)}", every_s=1)
         state = interpolated(STATE_QUERY)
         assert server.query(state) == [({"group": topic, "job": "spark"}, 1.0)]
-        kept = [each.name for each in RECORDINGS if metric_names(each.expr) <= TABLE]
+        kept = [each.name for each in recordings() if metric_names(each.expr) <= TABLE]
         wait_until(lambda: all(server.query(name) for name in kept), 60, f"records of {kept}", every_s=1)
         assert {rule["health"] for rule in server.rules()} == {"ok"}
         assert "CohortDriverGone" not in server.firing()

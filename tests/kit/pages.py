@@ -21,8 +21,8 @@ from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.declaration import Option
 from sparkcohort.runtime.shell.options.table import BY_KEY, OPTIONS
 from tests.kit import scenarios
+from tests.kit.alert_rules import alerts, recordings
 from tools.dashboards.dashboard import dashboard
-from tools.dashboards.rules import ALERTS, RECORDINGS, rules_file
 from tools.demo.picture import picture
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -72,14 +72,14 @@ def _labels(names: tuple[str, ...]) -> str:
 def alerts_table() -> str:
     """Every alert, a row each, with the way to its paragraph."""
     rows = [
-        f"| [{alert.name}](on-call.md#{alert.name.lower()}) | {alert.severity} | {alert.wait} |" for alert in ALERTS
+        f"| [{alert.name}](on-call.md#{alert.name.lower()}) | {alert.severity} | {alert.wait} |" for alert in alerts()
     ]
     return "\n".join(["| alert | severity | after |", "|---|---|---|", *rows])
 
 
 def recordings_table() -> str:
     """Every recording rule, a row each."""
-    rows = [f"| `{each.name}` | {each.meaning} |" for each in RECORDINGS]
+    rows = [f"| `{each.name}` | {each.meaning} |" for each in recordings()]
     return "\n".join(["| recorded as | meaning |", "|---|---|", *rows])
 
 
@@ -175,7 +175,6 @@ KAFKAS_SETTINGS: Final = "## Kafka's own client settings"
 REQUIRED: Final = ("kafka.bootstrap.servers", "subscribe", "group.id")
 FILES: Final[dict[Path, Callable[[], str]]] = {
     ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
-    ROOT / "dashboards/rules/cohort.yml": rules_file,
     SAMPLE: properties_sample,
     DOCS / "images/kill.svg": lambda: picture(json.loads((DOCS / "images/kill.json").read_text())),
 }

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sparkcohort import dashboards
+from tests.kit.alert_rules import alerts
 from tests.kit.command import cohort
 from tests.kit.grafana import interpolated, queries
 from tests.kit.jars import ROOT
 from tests.kit.prometheus import Prometheus, promtool
 from tests.kit.waiting import wait_until
 from tools.dashboards.dashboard import dashboard
-from tools.dashboards.rules import ALERTS
 
 RULES = ROOT / "dashboards" / "rules"
 
@@ -30,7 +30,7 @@ def test_promtool_reads_the_rules_and_their_tests_hold() -> None:
 def test_each_alert_has_a_test() -> None:
     """A sample of each that fires is expected somewhere."""
     expected = set(re.findall(r'alertname="(\w+)", alertstate="firing"', (RULES / "cohort_test.yml").read_text()))
-    assert expected == {alert.name for alert in ALERTS}
+    assert expected == {alert.name for alert in alerts()}
 
 
 def test_the_command_writes_rules_that_pass(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from pathlib import Path
 import click
 import pytest
 
-from sparkcohort import RebalanceListener
+from sparkcohort import RebalanceListener, dashboards
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES
+from tests.kit.alert_rules import Alert, alerts
 from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, block, pages, section
 from tests.kit.sources import nodes
-from tools.dashboards.rules import ALERTS, Alert, rules_file
 
 MOST_README_LINES, MOST_FILES_FOUND, MOST_PAGES, MOST_WORDS = 150, 6, 32, 32_000
 PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
@@ -73,15 +73,15 @@ def test_what_is_made_is_current(name: str) -> None:
 
 @pytest.mark.parametrize("path", list(FILES), ids=lambda path: path.name)
 def test_files_that_are_made_are_current(path: Path) -> None:
-    """The dashboard, its pictures and the rules are what the tables in the code make (else: ``python -m tests.kit.pages``)."""
+    """The dashboard and its pictures are what the tables in the code make (else: ``python -m tests.kit.pages``)."""
     assert path.read_text() == FILES[path]()
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
 def test_each_alert_has_a_runbook(alert: Alert) -> None:
     """A heading of its name, with what it means and what to do; and it leads there."""
     page = DOCS / "operate/on-call.md"
-    assert f"runbook: 'docs/operate/on-call.md#{alert.name.lower()}'\n" in rules_file()
+    assert f"runbook: 'docs/operate/on-call.md#{alert.name.lower()}'\n" in dashboards.text(dashboards.RULES)
     _, _, rest = page.read_text().partition(f"### {alert.name}\n")
     paragraph = re.split(r"\n##+ ", rest)[0]
     assert len(paragraph.split()) >= 30
@@ -90,9 +90,9 @@ def test_each_alert_has_a_runbook(alert: Alert) -> None:
 
 def test_no_runbook_is_left_over() -> None:
     """Each heading below *Alerts* is an alert."""
-    alerts = (DOCS / "operate/on-call.md").read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
-    heads = re.findall(r"^### (.+)$", alerts, re.MULTILINE)
-    assert heads == [alert.name for alert in ALERTS]
+    chapter = (DOCS / "operate/on-call.md").read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    heads = re.findall(r"^### (.+)$", chapter, re.MULTILINE)
+    assert heads == [alert.name for alert in alerts()]
 
 
 def test_the_readme_fits_a_reading() -> None:

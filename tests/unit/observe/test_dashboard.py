@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from tests.kit.alert_rules import alerts, recordings
 from tests.kit.grafana import faults, queries
 from tools.dashboards.dashboard import MixedUnits, dashboard, metric_names, panel_unit
 from tools.dashboards.panels import Panel, Query
-from tools.dashboards.rules import ALERTS, RECORDINGS
 
 DASHBOARD = dashboard()
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -20,7 +20,7 @@ STATS = [panel for panel in PANELS if panel["type"] == "stat"]
 VARIABLES = [each["query"]["query"] for each in DASHBOARD["templating"]["list"] if each["type"] == "query"]
 ANNOTATIONS = [each["expr"] for each in DASHBOARD["annotations"]["list"]]
 EXPRESSIONS = [*VARIABLES, *ANNOTATIONS, *(expression for _, expression in queries(DASHBOARD))]
-RULES = [each.expr for each in (*ALERTS, *RECORDINGS)]
+RULES = [alert.expr for alert in alerts()] + [recording.expr for recording in recordings()]
 
 LABELS = {spec.name: spec.labels for spec in METRICS}
 KNOWN = frozenset(LABELS)
