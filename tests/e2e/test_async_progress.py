@@ -15,7 +15,6 @@ from tests.kit.dying import DIES
 from tests.kit.produce import Steady, place_of, produce
 from tests.kit.spark import Driver
 from tests.kit.streams import options
-from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 pytestmark = [
@@ -33,12 +32,11 @@ def in_the_logs(checkpoint: Path, topic: str) -> int:
     return int(json.loads(text)[topic]["0"])
 
 
+@pytest.mark.thorough("asynchronous progress")
 @pytest.mark.usefixtures(
     "listener"
 )  # its events are ahead of such logs, and between triggers there is time to hear them
-@pytest.mark.parametrize(
-    ("interval_ms", "trigger_s"), of_tier(quick=[(600_000, 2)], thorough=[(0, 0), (600_000, 0), (600_000, 2)])
-)
+@pytest.mark.parametrize(("interval_ms", "trigger_s"), [(0, 0), (600_000, 0), (600_000, 2)])
 def test_kafka_never_has_more_than_the_logs(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, interval_ms: int, trigger_s: int
 ) -> None:

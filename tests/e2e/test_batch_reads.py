@@ -19,6 +19,7 @@ from tests.kit.batch_reads import at, load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
 from tests.kit.streams import FORMS
+from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -134,16 +135,10 @@ READS: dict[str, tuple[dict[str, Any], tuple[int, int], tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "first", "second"), READS.values(), ids=READS)
-def test_reads_are_those_of_sparks_own_source(
-    spark: SparkSession,
-    broker: Broker,
-    hours: str,
-    changes: dict[str, Any],
-    first: tuple[int, int],
-    second: tuple[int, int],
-) -> None:
+@pytest.mark.parametrize("name", of_tier(quick=list(READS)[2::6], thorough=list(READS)))
+def test_reads_are_those_of_sparks_own_source(spark: SparkSession, broker: Broker, hours: str, name: str) -> None:
     """Schema, rows and their order in each partition, option by option."""
+    changes, first, second = READS[name]
     frames = [load(spark, broker, hours, form, **changes) for form in FORMS]
     found = [(frame.schema, ordered(frame)) for frame in frames]
     assert [each for each in found if each != found[0]] == []
@@ -160,6 +155,7 @@ def test_views_and_tables_of_sql(spark: SparkSession, broker: Broker, hours: str
     assert "CREATE TABLE is not supported" in message and "use CREATE TEMPORARY VIEW" in message
 
 
+@pytest.mark.thorough("tasks of a batch read beside Spark's own source")
 @pytest.mark.parametrize(("least", "tasks"), [(1, 2), (2, 2), (7, 8), (30, 30)])
 def test_as_many_tasks_as_sparks_own_source(
     spark: SparkSession, broker: Broker, hours: str, least: int, tasks: int
@@ -171,6 +167,7 @@ def test_as_many_tasks_as_sparks_own_source(
         assert len(ordered(frame)) == 2 * HOURS * PER_HOUR
 
 
+@pytest.mark.thorough("tasks of a batch read beside Spark's own source")
 def test_no_task_has_more_than_it_may(spark: SparkSession, broker: Broker, hours: str) -> None:
     """maxRecordsPerPartition, alone (where Spark's own batch read ignores it) and with minPartitions."""
     for least in (None, 30):
@@ -202,6 +199,7 @@ def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
             assert len(ordered(load(spark, broker, topic, form, **some, **kept))) == left
 
 
+@pytest.mark.thorough("a topic is deleted under a plan")
 def test_a_topic_made_anew_before_its_tasks(spark: SparkSession, broker: Broker, topic: str) -> None:
     """The ranges are of the topic that was there: records of another one of that name are a loss, not rows."""
     broker.admin.create_topic(topic)
@@ -236,6 +234,7 @@ def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic
     )
 
 
+@pytest.mark.thorough("streams have the same formats")
 def test_columns_and_typed_values(spark: SparkSession, broker: Broker, topic: str) -> None:
     """``.schema(...)`` and formats mean what they mean in streams."""
     broker.admin.create_topic(topic)
@@ -308,7 +307,7 @@ def theirs(spark: SparkSession, broker: Broker, hours: str) -> DataFrame:
     return load(spark, broker, hours, FORMS[-1]).cache()
 
 
-@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("name", of_tier(quick=list(FILTERS)[1::4], thorough=list(FILTERS)))
 def test_filters_are_offsets(spark: SparkSession, broker: Broker, hours: str, theirs: DataFrame, name: str) -> None:
     """The rows are those of an unfiltered read behind the same filter, and no more is read than the filter's bounds say."""
     condition, more, left = FILTERS[name]
@@ -318,6 +317,7 @@ def test_filters_are_offsets(spark: SparkSession, broker: Broker, hours: str, th
         assert read_and_kept(frame) == (left, ordered(theirs.where(condition)))
 
 
+@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
 def test_timestamps_out_of_order_lose_nothing(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Old records behind young ones are found without a promise, and with one that holds; a lower bound needs none."""
     broker.admin.create_topic(topic)
@@ -337,6 +337,7 @@ def test_timestamps_out_of_order_lose_nothing(spark: SparkSession, broker: Broke
         assert kept == kept_too == expected and fewer < read == 150
 
 
+@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
 def test_the_brokers_own_timestamps_end_a_read(spark: SparkSession, broker: Broker, topic: str) -> None:
     """With LogAppendTime a filter's latest time needs no promise; where the topic became so later, it bounds nothing."""
     broker.admin.create_topic(topic, 1, configs=LOG_APPEND_TIME)
@@ -358,6 +359,7 @@ def test_the_brokers_own_timestamps_end_a_read(spark: SparkSession, broker: Brok
         assert [row.offset for row in ordered(old)] == [*range(30, 60)]
 
 
+@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
 def test_each_load_has_its_own_filter(spark: SparkSession, broker: Broker, hours: str) -> None:
     """In one query and one after the other: what one has left out, another has."""
     with pushed_down(spark):
@@ -382,6 +384,7 @@ def test_one_load_has_one_filter(spark: SparkSession, broker: Broker, hours: str
         assert "call load() anew" in told(lambda: spark.sql("select * from view_with_a_filter where partition = 1"))
 
 
+@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
 def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broker, hours: str) -> None:
     """Without it Spark refuses the option and names the configuration; without the option all filters are Spark's."""
     message = told(lambda: load(spark, broker, hours, pushDownPredicate="true").where("partition = 1"))

@@ -12,9 +12,8 @@ from tests.kit.batch_reads import at, load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS
-from tests.kit.tier import of_tier
 
-pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+pytestmark = [pytest.mark.thorough("refusals beside Spark's own source"), pytest.mark.timeout(240)]
 
 HOUR_MS: Final = 3_600_000
 BASE_MS: Final = int(time.time() * 1000) - 2 * HOUR_MS  # of late: Kafka's retention counts from a record's timestamp
@@ -116,17 +115,7 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
 }
 
 
-FOUND_LATE: Final = (
-    "resolved start offset greater than end offset (without latest)",
-    "no matched offset for timestamp - startingOffsets",
-    "no such topic",
-    "an end behind the log's",
-    "latest of a partition",
-)
-"""What the plan or a task finds, and one of the parser; ``tests/unit/options`` has the others."""
-
-
-@pytest.mark.parametrize("name", of_tier(quick=FOUND_LATE, thorough=tuple(REFUSED)))
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_sparks_own_source_refuses_is_refused(spark: SparkSession, broker: Broker, spans: str, name: str) -> None:
     """Both fail, each by its words; ours say by one sentence which option it is and what to do."""
     changes, theirs, ours = REFUSED[name]

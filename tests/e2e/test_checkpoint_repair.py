@@ -17,7 +17,6 @@ from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS, Stream, options
-from tests.kit.tier import of_tier
 
 pytestmark = [
     pytest.mark.timeout(900),  # nine damages, and two queries of each
@@ -65,13 +64,14 @@ DAMAGES: Mapping[str, tuple[list[Damage], str, int]] = {
 """The damage, what Spark says to it, and the first offset of each partition that is read after the repair."""
 
 
+@pytest.mark.thorough("tests/shell/cli repairs each damage without Spark")
 @pytest.mark.parametrize("form", FORMS)
 def test_damaged_logs_are_repaired(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
     """Spark fails; the dry run changes nothing; after the repair it delivers what the repair said, up to the end."""
     whole = tmp_path / "whole"
     source = written(spark, broker, topic, whole, form)
     failed: dict[str, str] = {}
-    for name, (damage, words, first) in of_tier(quick=[*DAMAGES.items()][:1], thorough=[*DAMAGES.items()]):
+    for name, (damage, words, first) in DAMAGES.items():
         at = tmp_path / name.replace(" ", "-").replace(",", "")
         shutil.copytree(whole, at)
         for how, *about in damage:
@@ -150,6 +150,7 @@ def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_
     assert sorted((row.partition, row.offset) for row in rows) == [(0, offset) for offset in range(30)]
 
 
+@pytest.mark.thorough("tests/shell/cli repairs each damage without Spark")
 def test_a_live_query_keeps_its_checkpoint(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """A repair under a running query would be undone by its next batch, or worse."""
     source = written(spark, broker, topic, checkpoint, "cohort")

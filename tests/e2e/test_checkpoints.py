@@ -79,6 +79,7 @@ def fail_first(run: Failing) -> dict[str, int]:
     return logged(run.checkpoint, 0)
 
 
+@pytest.mark.thorough("a first batch that another source has planned")
 def test_the_first_batch_is_finished_by_who_planned_it(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:

@@ -63,6 +63,7 @@ def test_the_schemas_columns_are_those_of_sparks_own_source(
     assert len(ours.batches) > 3
 
 
+@pytest.mark.thorough("two queries of one agent, with columns of their own")
 def test_two_queries_of_one_application_have_their_own_columns(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:

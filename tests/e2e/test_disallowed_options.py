@@ -40,6 +40,7 @@ def test_load_refuses_what_is_listed() -> None:
     assert done.stdout.splitlines() == ["group.id True", "kafka.fetch.min.bytes True", "includeHeaders False"]
 
 
+@pytest.mark.thorough("an operator's list")
 def test_a_task_refuses_what_is_listed(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Where the list is set so that the driver's Python could not find it."""
     broker.admin.create_topic(topic)

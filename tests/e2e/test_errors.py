@@ -16,6 +16,7 @@ from tests.kit.batch_reads import told
 from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
 from tests.kit.streams import Stream, options
+from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -47,11 +48,10 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "said"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
-def test_bad_options(
-    spark: SparkSession, broker: Broker, checkpoint: Path, changes: dict[str, Any], said: list[str]
-) -> None:
+@pytest.mark.parametrize("name", of_tier(quick=["misspelt"], thorough=list(BAD_OPTIONS)))
+def test_bad_options(spark: SparkSession, broker: Broker, checkpoint: Path, name: str) -> None:
     """An option that is missing, unknown, refused or malformed is named, with what to do, before anything runs: ``tests/unit/options`` has them all."""
+    changes, said = BAD_OPTIONS[name]
     assert_told(refusal(spark, options(broker, "orders", **changes), checkpoint), *said)
 
 
@@ -83,7 +83,8 @@ def test_permissions(spark: SparkSession, doors: Broker, tmp_path: Path) -> None
         "group": (as_alice(doors, "open", "other"), ["no permission on group other", "READ and DESCRIBE"]),
         "password": (as_alice(doors, "open", "mine", "not-it"), ["authentication with", "check the kafka.sasl.*"]),
     }
-    for name, (source, said) in cases.items():
+    for name in of_tier(quick=["group"], thorough=list(cases)):
+        source, said = cases[name]
         batch = spark.read.format("cohort").options(**(source | {"startingOffsets": "committed"}))
         for message in (Stream(spark, source, tmp_path / name).failure(), told(batch.load)):
             assert_told(message, *said)
@@ -122,7 +123,8 @@ def test_missing_topic_and_wrong_address(spark: SparkSession, broker: Broker, to
         ),
     }
     try:
-        for name, (changes, said) in cases.items():
+        for name in of_tier(quick=["topic"], thorough=list(cases)):
+            changes, said = cases[name]
             source = options(broker, topic, **{"group__id": f"{topic}-{name}", **limit, **changes})
             assert_told(Stream(spark, source, tmp_path / name).failure(), *said)
     finally:
@@ -142,6 +144,7 @@ def test_writing_and_impossible_schemas_are_refused(spark: SparkSession, broker:
     assert_told(str(shaped.value), words, "set the option value.format to string")
 
 
+@pytest.mark.thorough("a broker whose logs are damaged")
 def test_corrupt_data(spark: SparkSession, topic: str, tmp_path: Path) -> None:
     """A record that a disk has changed ends the query with topic, partition and offset; what came before is exact."""
     with Broker() as broker:

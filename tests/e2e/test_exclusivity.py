@@ -90,6 +90,7 @@ def test_a_second_reader_of_one_application_is_refused(
     assert said in Stream(spark, source, tmp_path / "join", transform=joined).failure()
 
 
+@pytest.mark.thorough("more readers of one group")
 def test_two_topics_of_one_group_are_not_one_reader(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_two_topics_of_one_group_are_not_one_reader(
     assert broker.admin.committed(topic) == {(topics[0], 0): 100, (topics[1], 0): 50}
 
 
+@pytest.mark.thorough("more readers of one group")
 def test_a_topic_more_does_not_wait_for_the_last_run(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_topic_more_does_not_wait_for_the_last_run(
             wait_until(lambda: len(broker.admin.members(topic)) == 1, END_S, "the driver as the only member")
 
 
+@pytest.mark.thorough("a stranger; tests/shell/driver/test_foreign_members.py has the watch")
 def test_a_stranger_in_the_group_is_named(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """An ordinary consumer that joins the group and gets partitions ends the query, by its name."""
     broker.admin.create_topic(topic, 2)

@@ -28,6 +28,7 @@ def _lags_alone(status: Status) -> bool:
     return bool(lags[SLOW] > 1_500 and all(lag < lags[SLOW] / 2 for number, lag in lags.items() if number != SLOW))
 
 
+@pytest.mark.thorough("minutes of a leader that is slow")
 @pytest.mark.timeout(600)
 def test_a_slow_leader_holds_nobody_else_up(application: Application, cluster: Cluster, topic: str) -> None:
     """Told as late, read as far as fetched, while the others are read to their ends; caught up when it's fast again."""

@@ -38,6 +38,7 @@ def test_bytes_and_offsets_of_topics(spark: SparkSession, broker: Broker, topic:
     delivery.check(run.delivered(), delivery.held(broker.bootstrap, [large, small])).assert_exact()
 
 
+@pytest.mark.thorough("tasks by bytes; tests/unit/streaming has the planner's slots")
 def test_tasks_get_bytes_alike(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """Nearly all bytes are in one partition's large records: once that is known, two tasks share them."""
 

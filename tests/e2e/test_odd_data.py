@@ -15,6 +15,7 @@ from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
 from tests.kit.streams import FORMS, Stream, options
+from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -109,18 +110,17 @@ CASES: dict[str, tuple[list[Write], dict[str, str], int]] = {
 """Topics that are read at a time, and how many records they have."""
 
 
-@pytest.mark.parametrize(("kinds", "more", "count"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("name", of_tier(quick=["nulls and headers", "transactions, committed"], thorough=list(CASES)))
 def test_rows_are_those_of_sparks_own_source(
     spark: SparkSession,
     broker: Broker,
     topic: str,
     tmp_path: Path,
     written: Callable[[Write], str],
-    kinds: list[Write],
-    more: dict[str, str],
-    count: int,
+    name: str,
 ) -> None:
     """Same schema, and the same rows in all columns: of a batch read of ``format("kafka")``, of ours, and of a stream."""
+    kinds, more, count = CASES[name]
     topics = ",".join(map(written, kinds))
     given = {name.replace(".", "__"): value for name, value in more.items()}
     theirs, ours = (load(spark, broker, topics, form, **given) for form in ("kafka", "cohort"))
@@ -132,6 +132,7 @@ def test_rows_are_those_of_sparks_own_source(
         assert read(spark, form, source, tmp_path / form) == expected
 
 
+@pytest.mark.thorough("waits for a compaction")
 def test_compacted_gaps(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, written: Callable[[Write], str]
 ) -> None:

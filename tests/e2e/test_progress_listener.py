@@ -46,6 +46,7 @@ def test_the_group_follows_within_the_trigger(spark: SparkSession, broker: Broke
         assert sum(broker.admin.committed(topic).values()) == end
 
 
+@pytest.mark.thorough("more groups and triggers of the listener")
 def test_without_a_listener_with_the_next_trigger(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_without_a_listener_with_the_next_trigger(
     assert sum(broker.admin.committed(topic).values()) == 10
 
 
+@pytest.mark.thorough("more groups and triggers of the listener")
 @pytest.mark.usefixtures("listener")
 def test_two_queries_of_the_same_offsets(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """One has committed the batch that the other is still at: only the group of the first follows."""
@@ -105,6 +107,7 @@ def test_two_sources_of_one_query(spark: SparkSession, broker: Broker, topic: st
         wait_until(lambda: broker.admin.committed(second) == {(second, 0): 30}, SOON_S, "the second's")
 
 
+@pytest.mark.thorough("figures beside Spark's own source")
 @pytest.mark.usefixtures("listener")
 def test_offsets_behind_latest_as_sparks_own(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, port: int

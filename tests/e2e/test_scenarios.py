@@ -89,7 +89,7 @@ def ends(checkpoint: Path) -> list[dict[str, dict[str, int]]]:
 PAIRS: Final = [(kind, start) for kind in ("assign", "subscribe", "pattern") for start in FIRST_RUN]
 
 
-@pytest.mark.parametrize(("kind", "start"), of_tier(quick=PAIRS[::3], thorough=PAIRS))  # each kind, each start
+@pytest.mark.parametrize(("kind", "start"), of_tier(quick=PAIRS[2::6], thorough=PAIRS))  # each kind
 def test_where_streams_start(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, kind: str, start: str
 ) -> None:
@@ -193,6 +193,7 @@ def test_a_source_that_has_nothing_new(spark: SparkSession, broker: Broker, topi
         assert found == [*both, *([*range(at, at + 5)] for at in (10, 15, 20))]
 
 
+@pytest.mark.thorough("limits and tasks beside Spark's own source")
 def test_limits_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """The largest number there is takes all (SPARK-26718); minOffsetsPerTrigger where less is there: AvailableNow reads it all."""
     filled(broker, topic)
@@ -203,7 +204,8 @@ def test_limits_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_
             assert [len(rows) for rows in ran.batches.values()] == ([10, 10, 8] if number else [2 * (OLD + YOUNG)])
 
 
-@pytest.mark.parametrize("asked", of_tier(quick=(5,), thorough=(1, 2, 5, 14)))
+@pytest.mark.thorough("limits and tasks beside Spark's own source")
+@pytest.mark.parametrize("asked", [1, 2, 5, 14])
 def test_tasks_of_a_stream(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, asked: int) -> None:
     """At least minPartitions tasks in both, with the same rows (SPARK-30656)."""
     filled(broker, topic)
@@ -294,9 +296,9 @@ def test_the_same_whatever_is_asked(spark: SparkSession, broker: Broker, topic: 
         },
         "prefix": plain | {"groupIdPrefix": "of-mine"},
     }
-    for name, source in asked.items():
+    for name in of_tier(quick=["settings"], thorough=list(asked)):
         for form in FORMS:
-            run = Stream(spark, source, tmp_path / f"{name}-{form}", form=form).finish()
+            run = Stream(spark, asked[name], tmp_path / f"{name}-{form}", form=form).finish()
             assert sorted((row.partition, row.offset) for row in run.rows) == everything, (name, form)
             assert [len(rows) for rows in run.batches.values()] == [6, 6, 6, 2]
     loud = {"STARTINGOFFSETS": f'{{"{topic}":{{"0":4,"1":2}}}}', "ENDINGOFFSETS": f'{{"{topic}":{{"0":6,"1":-1}}}}'}
@@ -312,6 +314,7 @@ OVERFLOW: Final = {
 }
 
 
+@pytest.mark.thorough("a timestamp beside Spark's own source")
 def test_a_timestamp_that_overflows(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A record in nanoseconds: the same condition, with topic, partition and offset, by stream and by batch read."""
     broker.admin.create_topic(topic, configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)})

@@ -14,10 +14,12 @@ from tests.kit import delivery
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS, PLAIN_COLUMNS, Stream, Transform, options
+from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 RECORDS, PARTITIONS = 900, 3
+PER_BATCH = of_tier(quick=RECORDS, thorough=RECORDS // 2)
 SHAPES: dict[str, Transform] = {
     "coalesce": lambda stream: stream.coalesce(1),
     "union with itself": lambda stream: stream.union(stream),
@@ -35,6 +37,7 @@ SHAPES_GIVE = {
 """How many different records, and how often each."""
 
 
+@pytest.mark.thorough("shapes beside Spark's own source")
 def test_shapes_of_queries(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """coalesce, union and limit of a stream, in two batches."""
     broker.admin.create_topic(topic, PARTITIONS)
@@ -80,7 +83,7 @@ def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: s
     produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     seen = []
     for form in FORMS:
-        source = options(broker, topic, maxOffsetsPerTrigger=450)
+        source = options(broker, topic, maxOffsetsPerTrigger=PER_BATCH)
         run = Acting(spark, source, tmp_path / form / "checkpoint", form=form)
         run.folder, run.seen = tmp_path / form / "out", {}
         seen.append(run.finish().seen)
@@ -89,7 +92,7 @@ def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: s
     assert all(each == seen[0] for each in seen)
     for batch in seen[0].values():
         once, twice = batch["once"], batch["twice"]
-        assert (batch["empty"], batch["count"], batch["limited"], batch["head"]) == (False, 450, 5, 3)
-        assert batch["by partition"] == Counter(dict.fromkeys(range(PARTITIONS), 150))
-        assert (len(once), set(once.values()), twice) == (450, {1}, once + once)
-        assert batch["values"][1] == 450
+        assert (batch["empty"], batch["count"], batch["limited"], batch["head"]) == (False, PER_BATCH, 5, 3)
+        assert batch["by partition"] == Counter(dict.fromkeys(range(PARTITIONS), PER_BATCH // PARTITIONS))
+        assert (len(once), set(once.values()), twice) == (PER_BATCH, {1}, once + once)
+        assert batch["values"][1] == PER_BATCH

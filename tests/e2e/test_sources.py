@@ -76,6 +76,7 @@ def test_starts(spark: SparkSession, broker: Broker, started: str, topic: str, c
         assert broker.admin.committed(f"{topic}-{name}") == {("starts", number): end for number, end in enumerate(ends)}
 
 
+@pytest.mark.thorough("a refusal; tests/shell/driver/test_log_lookup.py has the look-up")
 def test_a_timestamp_that_nothing_is_as_young_as(
     spark: SparkSession, broker: Broker, started: str, topic: str, checkpoint: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_new_topics_and_partitions(spark: SparkSession, broker: Broker, topic: s
     delivery.check(name.delivered(), delivery.held(broker.bootstrap, [first])).assert_exact()
 
 
+@pytest.mark.thorough("topics that change; tests/shell/driver has each without Spark")
 def test_a_change_of_topics_is_one_rebalance(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """Partitions added, a topic created, a topic deleted: each is one generation, after which all and no other are owned."""
     first, second = f"{topic}-first", f"{topic}-second"
@@ -185,6 +187,7 @@ def test_data_loss(spark: SparkSession, broker: Broker, topic: str, tmp_path: Pa
         assert set(broker.admin.committed(name).values()) == ({200} if form == "cohort" else set())
 
 
+@pytest.mark.thorough("topics that change; tests/shell/driver has each without Spark")
 def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A topic deleted and created again, with a longer log, is a loss, with false read whole; Spark's own source goes on from its place."""
     for form in FORMS:

@@ -209,13 +209,8 @@ DIFFERENT: Final[dict[str, tuple[dict[str, Any], int | str, int | str]]] = {
 
 BY_OURS: Final = {name: (changes, ours) for name, (changes, _, ours) in (REFUSED | DIFFERENT).items()}
 BY_THEIRS: Final = {name: (changes, theirs) for name, (changes, theirs, _) in (REFUSED | DIFFERENT).items()}
-FOUND_LATE: Final = (
-    "a topic that is not there",
-    "a partition too many",
-    "a time after all records",
-    "an unknown option",
-)
-"""What a plan finds, and one that the options' parser does: ``tests/unit/options`` has all that this one refuses."""
+FOUND_LATE: Final = ("a partition too many", "a time after all records")
+"""What a plan finds: ``tests/unit/options`` has all that the parser refuses."""
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -223,6 +218,7 @@ def test_what_is_read(spark: SparkSession, broker: Broker, turns: str, tmp_path:
     """What both deliver, and what this one alone does: each case a source of one query."""
     table = BY_OURS if form == "cohort" else BY_THEIRS
     cases = ALIKE | {name: case for name, case in table.items() if isinstance(case[1], int) and case[1]}
+    cases = {name: cases[name] for name in of_tier(quick=list(cases)[::4], thorough=list(cases))}
     sources = {name: source(broker, turns, name, form, changes) for name, (changes, _) in cases.items()}
     found = {name: len(places) for name, places in together(spark, sources, tmp_path / form, form).items()}
     assert found == {name: count for name, (_, count) in cases.items()}
@@ -238,6 +234,7 @@ def test_what_is_refused(spark: SparkSession, broker: Broker, turns: str, tmp_pa
             assert_outcome(Stream(spark, given, tmp_path / form, form=form).outcome(), expected)
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_a_group_is_required(spark: SparkSession, broker: Broker, turns: str, tmp_path: Path) -> None:
     """Without one Spark's source makes a name of its own; with one both read, by either name, and ours commits it."""
     for form in FORMS:
@@ -253,6 +250,7 @@ def test_a_group_is_required(spark: SparkSession, broker: Broker, turns: str, tm
         assert [broker.admin.committed(f"switching-{name}-{form}") for name in sources] == [ends, ends]
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_a_limit_with_small_partitions(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Of eight partitions and a limit of three Spark's source reads more than three a batch, ours never does."""
     broker.admin.create_topic(topic, 8)
@@ -264,6 +262,7 @@ def test_a_limit_with_small_partitions(spark: SparkSession, broker: Broker, topi
         assert max(sizes) == 3 if form == "cohort" else max(sizes) > 3
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 @pytest.mark.parametrize("partitions", [12, 1])
 def test_tasks_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, partitions: int) -> None:
     """On two cores: twelve partitions are twelve tasks of Spark's source, fewer of ours; one is one, or pieces of it."""
@@ -301,6 +300,7 @@ def _joined(left: DataFrame, right: DataFrame) -> DataFrame:
     return left.join(there, same)
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_a_self_join_of_two_loads(spark: SparkSession, broker: Broker, turns: str, tmp_path: Path) -> None:
     """One DataFrame joined with itself has one reader; two loads need two groups, and give the same rows."""
     given = {name: options(broker, turns, group__id=f"switching-{name}") for name in ("left", "right", "one", "same")}
@@ -328,6 +328,7 @@ def test_a_self_join_of_two_loads(spark: SparkSession, broker: Broker, turns: st
         assert broker.admin.committed(f"switching-{name}") == {(turns, number): PER_PARTITION for number in range(2)}
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_sources_of_one_query_start_where_each_says(
     spark: SparkSession, broker: Broker, turns: str, tmp_path: Path
 ) -> None:
@@ -340,6 +341,7 @@ def test_sources_of_one_query_start_where_each_says(
         assert (len(found["first"]), [offset for _, _, offset in found["later"]]) == (2 * PER_PARTITION, [7, 8, 9])
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_two_actions_of_one_batch_read(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Both plan by the first action, not by load().  Each later one is planned anew by Spark's source alone: ours has the same rows, or none that are gone."""
     broker.admin.create_topic(topic)

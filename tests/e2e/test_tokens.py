@@ -90,6 +90,7 @@ def test_tokens_that_end_while_a_query_runs(
         assert len([each for each, _, _ in desk.calls() if each == pid]) <= 2 * lives + 2
 
 
+@pytest.mark.thorough("more uses of a token provider")
 def test_a_batch_read(spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str) -> None:
     """Planned and read with tokens; the committed offsets of a group too."""
     produce(guarded.bootstrap, topic, 1_000, partitions=PARTITIONS)
@@ -99,6 +100,7 @@ def test_a_batch_read(spark: SparkSession, guarded: Broker, topic: str, desk: De
     assert len({pid for pid, _, _ in desk.calls()}) >= 2
 
 
+@pytest.mark.thorough("more uses of a token provider")
 def test_no_token_to_be_had(
     spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_json_is_what_from_json_makes_of_it(
     assert len(ours.batches) == 3
 
 
+@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_timestamps_of_the_sessions_time_zone(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, session_conf: Callable[[str, str], None]
 ) -> None:
@@ -148,6 +149,7 @@ def session_conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
             spark.conf.set(name, value)
 
 
+@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_a_schema_names_the_fields_that_are_wanted(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_schema_names_the_fields_that_are_wanted(
     assert len(found) == len(RECORDS) * ROUNDS
 
 
+@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_bad_records_are_dropped_and_positions_move_on(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, port: int
 ) -> None:
@@ -198,6 +201,7 @@ def test_bad_records_are_dropped_and_positions_move_on(
     assert {row.offset % (len(RECORDS) + 30) for row in ours.rows} == set(left)
 
 
+@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_failfast_names_the_record_and_not_its_value(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -256,6 +260,7 @@ def test_avro_of_old_and_new_writers_comes_as_the_registrys_schema(
     assert values == wanted * 2
 
 
+@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Without a frame, and a part of the fields."""
     fill(broker, topic, [avro(NEW, {"id": 5, "name": "n", "tags": ["t"]}), b"\x01"], rounds=2)
@@ -273,6 +278,7 @@ def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, t
         assert rows(run.finish()) == [{"value": None}] * 2 + [{"value": {"tags": ["t"], "id": 5}}] * 2
 
 
+@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_avro_that_is_no_record(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Keys of Kafka Connect are a string or a long, and values may be of any type."""
     with serving() as registry:
