@@ -13,7 +13,6 @@ from tests.kit.application import Application, Query, owners
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.streams import options
-from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes a query slow
 
@@ -36,7 +35,8 @@ def flowing(application: Application, broker: Broker, topic: str) -> Query:
     return query
 
 
-@pytest.mark.parametrize("how", of_tier(quick=["runner killed"], thorough=["stopped", "runner killed", "batch failed"]))
+@pytest.mark.thorough("a query that is started again beside its agents")
+@pytest.mark.parametrize("how", ["stopped", "runner killed", "batch failed"])
 def test_started_again_it_goes_on_with_its_agents(
     application: Application, broker: Broker, topic: str, how: str
 ) -> None:

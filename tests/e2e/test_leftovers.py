@@ -16,7 +16,7 @@ from tests.kit.produce import produce
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_for_none, wait_until
 
-ROUNDS, SHORT = 2, of_tier(quick=2, thorough=4)
+ROUNDS, SHORT = 2, of_tier(quick=1, thorough=4)
 LIMIT_S = 240
 SESSION_MS = 6_000
 SHARED_MEMORY = Path("/dev/shm")

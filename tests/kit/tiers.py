@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cache
 
 from tests.kit.pages import ROOT
 
@@ -35,6 +36,7 @@ def _reason(call: ast.Call | None) -> str | None:
     return None
 
 
+@cache
 def uses() -> list[Use]:
     """All of them, by file and line."""
     folders = [ROOT / "tests" / name for name in ("e2e", "shell", "unit")]

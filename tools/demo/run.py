@@ -20,8 +20,8 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 from rich.table import Table
 
+from tests.kit.mock import MockCluster
 from tools.demo import flights, picture
-from tools.demo.broker import EmbeddedBroker
 from tools.demo.producer import FlightProducer
 from tools.demo.sink import Sink, delivered
 from tools.demo.verdict import LABELS, Verdict, compare, longest_gap
@@ -85,23 +85,23 @@ class Demo:
             "rows_per_second": self._watch.rows_per_second,
             "produced": self._producer.count,
             "delivered": self._sink.delivered,
-            "total": flights.FLIGHTS,
         }
 
     def run(self) -> Verdict:
         """From the first flight written to the verdict.  Raises DemoFailed."""
-        from tools.demo import spark  # noqa: PLC0415  Spark's import takes a second, in which the screen is up already
+        from tools.demo import spark  # noqa: PLC0415  Spark's import takes a second, in which something is seen already
+        from tools.spark import kill_executor  # noqa: PLC0415  as above
 
         self.screen.phase(f"writing the first {AT_ONCE:,} of {flights.FLIGHTS:,} flights to {PARTITIONS} partitions")
         self._producer.fill()
         self.screen.phase(f"starting Spark: a driver and {spark.EXECUTORS} executors (takes about 20 s)")
-        with spark.session(self._directory) as session:
+        with spark.cluster(self._directory) as session:
             self.screen.phase("starting the query: format('cohort'); its first tasks bring the members up")
             checkpoint = self._directory / "checkpoint"
             self._query = spark.stream(session, self._bootstrap, TOPIC, GROUP_ID, self._sink, checkpoint)
             self._watch.start()
             try:
-                self._stream(spark.EXECUTORS, spark.kill_executor)
+                self._stream(spark.EXECUTORS, kill_executor)
                 self._watch.refresh()
             finally:
                 self.screen.phase("stopping the query and Spark")
@@ -307,7 +307,9 @@ def main(arguments: list[str]) -> int:
     failure = ""
     value: dict[str, object] = {}
     passed = False
-    with _own_terminal(log) as out, EmbeddedBroker(TOPIC, PARTITIONS) as broker:
+    # It keeps about 5 MB of each partition: as much as one year of flights takes when compressed, not more.
+    with _own_terminal(log) as out, MockCluster(brokers=3) as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
         demo = Demo(out, directory, broker.bootstrap)
         try:
             with demo.screen.showing():

@@ -25,9 +25,10 @@ from tests.kit.assignor_cases import (
     settle,
 )
 from tests.kit.kafka_assignors import Case, Given, KafkaAssignors, Raised
-from tests.kit.tier import of_tier
 
-MANY = of_tier(quick=100, thorough=500)
+pytestmark = pytest.mark.thorough("Kafka's own assignors, in a JVM of their own")
+
+MANY = 500
 STICKY = [name for name in ASSIGNORS if name.endswith("sticky")]
 EACH_STICKY = pytest.mark.parametrize("name", STICKY)
 

@@ -19,6 +19,7 @@ from tools.dashboards.dashboard import dashboard
 RULES = ROOT / "dashboards" / "rules"
 
 
+@pytest.mark.thorough("needs Prometheus and promtool")
 def test_promtool_reads_the_rules_and_their_tests_hold() -> None:
     """Each alert fires on its case, the first time too, and none does on a healthy day, nor in a rolling deploy."""
     for words in (("check", "rules", RULES / "cohort.yml"), ("test", "rules", RULES / "cohort_test.yml")):
@@ -45,6 +46,7 @@ def test_the_command_writes_rules_that_pass(tmp_path: Path) -> None:
     assert "runbook_url" not in (tmp_path / "new" / "cohort.yml").read_text(), "a link that leads nowhere"
 
 
+@pytest.mark.thorough("needs Prometheus and promtool")
 def test_rules_for_some_groups(tmp_path: Path) -> None:
     """Only these groups are selected, their names taken literally; the tests are of the first."""
     done = cohort(
@@ -96,6 +98,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     assert "can't write" in done.stderr
 
 
+@pytest.mark.thorough("needs Prometheus and promtool")
 def test_a_server_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
     """No expression is refused by a real server, nor a rule."""
     with Prometheus(tmp_path, [], rules=[RULES / "cohort.yml"]) as server:

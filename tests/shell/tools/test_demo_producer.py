@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.kit.mock import MockCluster
 from tests.kit.waiting import wait_until
 from tools.demo import flights
-from tools.demo.broker import EmbeddedBroker
 from tools.demo.producer import RESERVE, FlightProducer
 
 PARTITIONS = 12
 
 
 @pytest.fixture
-def bootstrap() -> Iterator[str]:
-    """An embedded broker's address."""
-    with EmbeddedBroker("flights", PARTITIONS) as broker:
-        yield broker.bootstrap
+def bootstrap(mock_broker: MockCluster) -> str:
+    """The address of a broker with the demo's topic."""
+    mock_broker.create_topic("flights", PARTITIONS)
+    return mock_broker.bootstrap
 
 
 def columns(value: bytes) -> int:

@@ -19,7 +19,6 @@ from sparkcohort.runtime.values.types import BIGINT, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain
 from tests.kit.spark_avro import SparkAvro, shown
-from tests.kit.tier import of_tier
 
 STRICTER = {
     AvroReason.TRAILING,
@@ -84,7 +83,7 @@ def test_types_that_are_not_sparks(sparks: SparkAvro) -> None:
             column_type(parsed(schema))
 
 
-@settings(max_examples=of_tier(quick=40, thorough=200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_drawn_types_are_sparks(sparks: SparkAvro, data: st.DataObject) -> None:
     """Whatever is nested in what."""

@@ -17,7 +17,6 @@ from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping
 from tests.kit import json_records as drawn
 from tests.kit.plain_rows import plain, plain_rows
 from tests.kit.spark_avro import SparkAvro, shown, sorted_maps
-from tests.kit.tier import of_tier
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "formats.md"
 KINDS = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"]
@@ -28,7 +27,7 @@ EVERYTHING = struct(
     | {"map": mapping(ColumnType("bigint")), "structs": array(INNER), "by_name": mapping(INNER)}
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.thorough("Spark's own functions, in a JVM of their own"), pytest.mark.timeout(300)]
 
 
 def theirs(sparks: SparkAvro, target: ColumnType, record: bytes) -> tuple[Any, bool]:
@@ -168,7 +167,7 @@ def test_the_page_has_no_more_differences() -> None:
     assert len([line for line in table.splitlines() if line.startswith("| ")]) == 1 + 1 + len(DIFFERENT)
 
 
-@settings(max_examples=of_tier(quick=30, thorough=150), suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_drawn_records(sparks: SparkAvro, data: st.DataObject) -> None:
     """Drawn types, and records that mostly fit them; one that is cut off is bad for both, or for neither."""
@@ -194,7 +193,7 @@ REPEATED = struct(
 )
 
 
-@settings(max_examples=of_tier(quick=40, thorough=300), suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(drawn.repeated(REPEATED))
 def test_fields_that_come_again(sparks: SparkAvro, record: str) -> None:
     """At every depth, and some fit: the last one that does counts."""

@@ -77,6 +77,7 @@ def notices(wheel: Path) -> list[str]:
     return [(info / "licenses" / line.split(": ")[1]).read_text() for line in lines if line.startswith("License-File:")]
 
 
+@pytest.mark.thorough("a build without a source")
 def test_without_the_source_of_yyjson(tmp_path: Path) -> None:
     """No wheel; one sentence says which command fetches it."""
     done = build(tmp_path, parser=False)

@@ -83,6 +83,7 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner),
+    max_leaves=20,
 )
 
 

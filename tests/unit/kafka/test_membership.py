@@ -253,7 +253,7 @@ def test_whatever_ends_a_membership_answers_who_waits(name: str) -> None:
 KINDS = st.tuples(st.sampled_from(EVENTS), st.integers(0, 3), st.sampled_from((0, 50, 300, 5_000)))
 
 
-@settings(max_examples=of_tier(quick=100, thorough=300))
+@settings(max_examples=of_tier(quick=40, thorough=300))
 @given(st.lists(KINDS, max_size=60))
 def test_each_request_is_answered_once(happening: list[tuple[type, int, int]]) -> None:
     """Results come for calls that were made, in any order, twice, or never; in the end it is closed."""
@@ -336,7 +336,7 @@ STORIES = {  # what a driver does in one go, with the other one's acts between
 ACTS = st.tuples(st.integers(0, 1), st.sampled_from(sorted(STORIES)))
 
 
-@settings(max_examples=of_tier(quick=100, thorough=500))
+@settings(max_examples=of_tier(quick=40, thorough=500))
 @given(st.lists(ACTS, min_size=3, max_size=40))
 def test_an_older_run_never_commits_after_a_newer_one(acts: list[tuple[int, str]]) -> None:
     """However two drivers start, freeze, thaw, join, fence each other, reserve and commit."""

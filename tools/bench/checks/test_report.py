@@ -12,12 +12,13 @@ import pytest
 from tools.bench import report
 from tools.bench.figures import Bound, Demand, Sample, Samples, difference, percentile
 from tools.bench.results import Batch, BenchError, order
-from tools.bench.source import batch, drain, gap, isolation, latency, load, memory, peers, restart, runs, topics
+from tools.bench.source import batch, drain, gap, isolation, latency, load, memory, restart, runs, topics
 from tools.bench.source.clients import between
 from tools.bench.source.main import PARTS
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
 from tools.recommended import recommended
+from tools.spark import hosts_of
 
 SAMPLES = Samples(
     [
@@ -203,8 +204,8 @@ def test_the_recommended_configuration_is_measured_beside_the_plain_one() -> Non
 
 def test_a_cluster_has_a_host_for_each_worker() -> None:
     """Two attempts of a task never run on one host."""
-    assert peers.hosts_of("standalone[3]") == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
-    assert peers.hosts_of("local[2]") == []
+    assert hosts_of("standalone[3]") == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    assert hosts_of("local[2]") == []
 
 
 def test_batches_are_told_apart_by_the_fault() -> None:

@@ -29,8 +29,8 @@ from tools.bench.source.runs import Bench
 from tools.bench.source.ways import PLAIN, RECOMMENDED, ways
 from tools.bench.source.world import World, say
 from tools.demo.sink import Sink
-from tools.demo.spark import executors, kill_executor
 from tools.demo.verdict import longest_gap
+from tools.spark import executors, kill_executor
 
 EXECUTORS = 3
 MASTER = f"standalone[{EXECUTORS + 1}]"  # room for one who joins

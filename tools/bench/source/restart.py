@@ -19,7 +19,7 @@ from tests.kit.processes import MARK, marked
 from tests.kit.waiting import wait_until
 from tools.bench.results import BenchError
 from tools.bench.source.load import Load
-from tools.bench.source.peers import PEERS, Peer, session
+from tools.bench.source.peers import PEERS, Peer, application
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS, RATE = 8, 1_000
@@ -105,7 +105,7 @@ def main(text: str) -> None:
     conf = json.loads(text)
     directory = Path(conf["directory"])
     peer = next(peer for peer in PEERS if peer.name == conf["peer"])
-    with session(conf["master"], directory) as spark:
+    with application(conf["master"], directory) as spark:
         frame = peer.read(spark, conf["bootstrap"], conf["topic"], conf["topic"], startingOffsets="earliest")
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(directory / "checkpoint"))
         writer.trigger(processingTime="0 seconds").start().awaitTermination()

@@ -21,7 +21,7 @@ from tools.bench.figures import Demand, Sample
 from tools.bench.report import Column
 from tools.bench.results import BenchError
 from tools.bench.source.clients import MARK, Clients
-from tools.bench.source.peers import Peer, session
+from tools.bench.source.peers import Peer, application
 from tools.bench.source.runs import ERROR_CHARACTERS, Bench
 
 
@@ -66,7 +66,7 @@ class World:
         say(f"starting Spark: {master}")
         with (
             tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
-            session(master, Path(directory), settings) as spark,
+            application(master, Path(directory), settings) as spark,
             Clients(mark, _jvm(spark), watching=counting) as clients,
         ):
             try:
