@@ -144,7 +144,6 @@ class Demand:
     """What is demanded of a figure of the first of ``sources`` that was measured, or of its ratio to that of ``beside``.
 
     ``beside`` is a source, of the same case or of ``beside_case``; ``by`` compares in another way than by a ratio.
-    ``most`` asks for the greatest value, not the median.
     """
 
     case: str
@@ -156,7 +155,6 @@ class Demand:
     beside_case: str = ""
     at_least: bool = False
     aim: float | None = None
-    most: bool = False
     by: Callable[[Value, Value], Value] = ratio
 
     def bound(self, part: str, samples: Samples) -> Bound | None:
@@ -169,7 +167,6 @@ class Demand:
             return None
         at = self.case, source, self.figure
         seen = samples.over(*at, other, self.by) if compared else samples.spread(*at)
-        value = seen["max"] if seen is not None and self.most else middle(seen)
         name = f"{self.case}, {source}" if len(self.sources) > 1 else self.case
         what = f"{part}, {name}: {self.what}" + (f" : {self.beside}'s" if self.beside else "")
-        return Bound(what, value, self.must, self.at_least, self.aim)
+        return Bound(what, middle(seen), self.must, self.at_least, self.aim)

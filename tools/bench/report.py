@@ -53,7 +53,7 @@ def _cell(samples: Samples, case: str, source: str, column: Column) -> str:
     return ", ".join(f"{name} {value * column.scale:.{column.digits}f}" for name, value in largest if value)
 
 
-def print_tables(tables: Iterable[Table]) -> None:
+def print_all(tables: Iterable[Table]) -> None:
     """The result for people: as wide as the terminal, without colours or boxes that a pipe can't show."""
     console = Console()
     if not console.is_terminal:

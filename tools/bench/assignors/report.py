@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from tools.bench.assignors.grid import LARGE, PLAIN, SMALL, STICKY, Measured
 from tools.bench.assignors.sides import KAFKAS, OURS
-from tools.bench.figures import ratio, spread
+from tools.bench.figures import ratio, shown, spread
+from tools.bench.report import print_all
 
 LEAST_PARTITIONS = 10_000  # from here on Kafka's is to be no faster
 UNEQUAL_TIMES = 2
@@ -111,22 +111,19 @@ def _shaped(cells: Mapping[str, Mapping[str, Any]], shape: tuple[int, int, int])
 
 
 def print_tables(result: Mapping[str, Any]) -> None:
-    """The result as tables, as wide as the terminal; piped, without colours."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=170, no_color=True)
+    """The result as tables."""
     found = result["cells"]
     sticky = {name: cell for name, cell in found.items() if cell["assignor"] in STICKY}
     plain = {name: cell for name, cell in found.items() if cell["assignor"] in PLAIN}
-    for table in (
-        _cell_table("The sticky assignors", sticky),
-        _cell_table("range and roundrobin", plain),
-        _pairs("Bounds", {name: "yes" if holds else "NO" for name, holds in result["bounds"].items()}),
-        _pairs("Aims, reached in so many cells", result["aims"]),
-        _pairs("Left out", {_shortened(names): why for why, names in result["skipped"].items()}),
-    ):
-        if table.row_count:
-            console.print(table)
+    print_all(
+        [
+            _cell_table("The sticky assignors", sticky),
+            _cell_table("range and roundrobin", plain),
+            _pairs("Bounds", {name: "yes" if holds else "NO" for name, holds in result["bounds"].items()}),
+            _pairs("Aims, reached in so many cells", result["aims"]),
+            _pairs("Left out", {_shortened(names): why for why, names in result["skipped"].items()}),
+        ]
+    )
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -141,8 +138,8 @@ def _cell_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
         if cell["ours_ms"] or cell["kafkas_ms"]:
             table.add_row(
                 name,
-                _spread(cell["ours_ms"]),
-                _spread(cell["kafkas_ms"]),
+                shown(cell["ours_ms"], 1, 1),
+                shown(cell["kafkas_ms"], 1, 1),
                 *("-" if cell[name] is None else f"{cell[name]:.2f}" for name in ("times", "times_of_least")),
                 "-" if cell["bytes_per_partition"] is None else f"{cell['bytes_per_partition']:.0f}",
             )
@@ -156,11 +153,3 @@ def _pairs(title: str, pairs: Mapping[str, str]) -> Table:
     for name, value in pairs.items():
         table.add_row(name, value)
     return table
-
-
-def _spread(seen: Mapping[str, float] | None) -> str:
-    if seen is None:
-        return "-"
-    digits = 1 if seen["median"] < 100 else 0
-    low, middle, high = (f"{seen[name]:,.{digits}f}" for name in ("min", "median", "max"))
-    return f"{middle} ({low} to {high})"

@@ -175,7 +175,7 @@ def test_the_tables_show_both_sides_and_the_json_is_one_line(capsys: pytest.Capt
     report.print_tables(result)
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
-    assert "125 (62 to 1,125)" in printed
+    assert "125.0 (62.5 to 1,125.0)" in printed
     assert "4.00" in printed
     assert "Kafka's took over 30 s" in printed
     assert "\n" not in as_json(result)

@@ -12,7 +12,7 @@ import pytest
 from tools.bench import report
 from tools.bench.figures import Bound, Demand, Sample, Samples, difference, percentile
 from tools.bench.results import Batch, BenchError, order
-from tools.bench.source import batch, drain, gap, isolation, latency, load, memory, restart, runs, topics
+from tools.bench.source import drain, gap, isolation, latency, load, restart, runs, topics
 from tools.bench.source.clients import between
 from tools.bench.source.main import PARTS
 from tools.bench.source.peers import COHORT, KAFKA
@@ -50,7 +50,6 @@ def test_runs_of_one_round_are_compared() -> None:
     ("demand", "value", "holds"),
     [
         (Demand("read", "s", "time", 75.0), 75.0, True),
-        (Demand("read", "s", "time", 75.0, most=True), 100.0, False),
         (Demand("read", "s", "time", 1.5, beside="kafka"), 2.0, False),
         (Demand("read", "s", "time", 1.5, beside="kafka", at_least=True), 2.0, True),
         (Demand("read", "s", "time", 30.0, beside="kafka", by=difference), 37.5, False),
@@ -85,7 +84,7 @@ def test_percentiles_weigh_their_values() -> None:
 def test_the_result_is_a_table_and_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Piped, the tables have no escape sequences, and the JSON is one line that holds every figure."""
     table = report.part_table("All of it", COLUMNS, SAMPLES)
-    report.print_tables([table, report.bound_table([Bound("rows", 1.0, 1.5)])])
+    report.print_all([table, report.bound_table([Bound("rows", 1.0, 1.5)])])
     printed = capsys.readouterr().out
     assert "75.00 (50.00 to 100.00)" in printed
     assert "jvm 1.50, agents 0.50" in printed
@@ -136,11 +135,6 @@ def test_what_consumer_performance_prints() -> None:
     assert drain.performance(f"WARNING: some option\n{line}\n") == (3_000_000, 5_000)
     with pytest.raises(ValueError, match="Exception"):
         drain.performance("Exception in thread main, ...")
-
-
-def test_an_hour_of_a_day() -> None:
-    """Both of its ends as a filter."""
-    assert batch.hour_of(0, 1) == "timestamp >= timestamp_millis(3600000) and timestamp < timestamp_millis(7200000)"
 
 
 def test_latencies_are_those_of_the_records() -> None:
@@ -221,19 +215,3 @@ def test_batches_are_told_apart_by_the_fault() -> None:
     assert isolation.figures_of("cohort", seen[:-2], 100.0, 120.0)["later_over_before"] is None
     with pytest.raises(BenchError, match="no batch before the fault"):
         isolation.figures_of("cohort", seen[3:], 100.0, 120.0)
-
-
-def test_memory_is_that_of_one_executor() -> None:
-    """The most of one agent; workers are shared out; both together at one moment, not their most at different ones."""
-    moments = [
-        memory.Moment((100.0, 80.0), (40.0,)),
-        memory.Moment((60.0, 60.0), (50.0, 40.0)),
-        memory.Moment((), (10.0,)),
-    ]
-    assert memory.peaks(moments) == {
-        "agent_mib": 100.0,
-        "worker_mib": 50.0,
-        "workers_mib": 45.0,
-        "together_mib": 110.0,
-    }
-    assert memory.peaks([])["together_mib"] == 0.0

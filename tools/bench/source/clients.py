@@ -76,10 +76,6 @@ class Clients:
                     continue  # ended just now: what was last seen of it stands
             return found
 
-    def workers(self) -> list[psutil.Process]:
-        """The Python workers, and what they were forked from, that live now."""
-        return [process for process in _below(self._jvm) if _kind(process) == WORKERS]
-
     def processes(self) -> dict[str, list[psutil.Process]]:
         """The processes that live now, by kind."""
         found: dict[str, list[psutil.Process]] = defaultdict(list)
@@ -128,6 +124,14 @@ def between(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, 
     used = {kind: last.get(kind, 0.0) - first.get(kind, 0.0) for kind in first.keys() | last.keys()}
     gone = sum(min(each, 0.0) for each in used.values())
     return {kind: max(each, 0.0) for kind, each in used.items()} | {ENDED: used.get(ENDED, 0.0) + gone}
+
+
+def pss_mib(process: psutil.Process) -> float:
+    """What a process holds (PSS), its share of shared pages included; 0 of one that is gone."""
+    try:
+        return float(process.memory_full_info().pss) / (1 << 20)
+    except psutil.Error:
+        return 0.0
 
 
 def _below(process: psutil.Process) -> list[psutil.Process]:

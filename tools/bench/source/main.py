@@ -13,13 +13,11 @@ from tests.kit.broker import Broker
 from tools.bench import report
 from tools.bench.figures import Bound, Samples
 from tools.bench.source import (
-    batch,
     drain,
     gap,
     isolation,
     latency,
     many,
-    memory,
     partitions,
     source,
     start,
@@ -34,12 +32,10 @@ PARTS: dict[str, Part] = {
     "source": source,
     "start": start,
     "values": values,
-    "batch": batch,
     "partitions": partitions,
     "latency": latency,
     "gap": gap,
     "isolation": isolation,
-    "memory": memory,
     "many": many,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
@@ -76,7 +72,6 @@ Examples:
   python -P tools/bench source --part source --rounds 7   only rows per second and CPU
   python -P tools/bench source --part drain               only Kafka into Arrow, without Spark
   python -P tools/bench source --part gap --rounds 2 --window 30 --recommended
-  python -P tools/bench source --part batch --rounds 3    a batch read: a whole topic, an hour of a day
   python -P tools/bench source --part source --master 'local[2]' --source cohort --source kafka
   python -P tools/bench source --output json >bench.json  only the JSON line on standard output
 """
@@ -136,7 +131,7 @@ def main(
         sys.exit(1)
     if output == "table":
         tables = [report.part_table(PARTS[name].TITLE, PARTS[name].COLUMNS, samples) for name, samples in found.items()]
-        report.print_tables([*tables, report.bound_table(bounds)])
+        report.print_all([*tables, report.bound_table(bounds)])
     held = {bound.what: bound.as_value() for bound in bounds}
     settings = {"bench": "cohort", "cores": os.cpu_count(), "records": records, "rounds": rounds}
     measured = {name: samples.as_value() for name, samples in found.items()}

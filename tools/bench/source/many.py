@@ -15,8 +15,7 @@ from tests.kit.produce import produce
 from tools.bench.figures import Demand, Sample, Value, ratio
 from tools.bench.report import Column
 from tools.bench.results import BenchError, order
-from tools.bench.source.clients import AGENT
-from tools.bench.source.memory import pss_mib
+from tools.bench.source.clients import AGENT, pss_mib
 from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
 from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
