@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.kit.application import Application, Query, Status
-from tests.kit.broker import Broker, Cluster, Port
-from tests.kit.brokerless import BrokerlessRelay
+from tests.kit.broker import Broker, Cluster
 from tests.kit.delivery import check, from_parquet, held, rows_of_partitions
 from tests.kit.produce import produce
 from tests.kit.tier import of_tier
@@ -146,29 +144,3 @@ def test_the_only_broker_is_away(application: Application, topic: str) -> None:
     assert [member["member_id"] for member in after["members"]] == [member["member_id"] for member in before["members"]]
     assert [member["owned"] for member in after["members"]] == [member["owned"] for member in before["members"]]
     check(from_parquet(query.out), everything).assert_exact()
-
-
-@pytest.mark.thorough("a second fault of a broker; tests/shell/driver/test_stuck_clients.py has each client's")
-@pytest.mark.timeout(600)
-def test_a_broker_that_tells_of_no_brokers(application: Application, topic: str) -> None:
-    """For some seconds all answers to Metadata have topics and no broker (librdkafka 5301): the query goes on after it."""
-    with (
-        closing(Port("127.0.0.1")) as port,
-        closing(BrokerlessRelay("127.0.0.1", port.number)) as way,
-        Broker(doors={"BROKERLESS": (port.number, way.port)}) as broker,
-    ):
-        broker.admin.create_topic(topic, 3)
-        produce(broker.bootstrap, topic, 3_000, partitions=3)
-        options = _options(broker, topic, metadata_max_age_ms=1_000)
-        options["kafka.bootstrap.servers"] = f"127.0.0.1:{way.port}"
-        query = application.start(topic, options)
-        _wait_for_rows(query, dict.fromkeys(range(3), 1_000))
-        way.brokerless = True
-        hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
-        query.wait(lambda: way.told >= 3, LIMIT_S, "clients that are told of no broker")
-        way.brokerless = False
-        produce(broker.bootstrap, topic, 3_000, partitions=3, first=1_000)
-        _wait_for_rows(query, dict.fromkeys(range(3), 2_000))
-        query.wait_for_no_lag()
-        query.stop()
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()

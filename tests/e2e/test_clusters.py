@@ -94,28 +94,6 @@ def test_tasks_of_two_cores_in_workers_of_one_task_each(broker: Broker, topic: s
     check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
 
 
-@pytest.mark.timeout(400)
-def test_ten_queries_at_a_time(application: Application, broker: Broker, topic: str) -> None:
-    """Each is a group of its own with a member in every executor's one agent; each delivers every record once."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
-    trigger = {"processingTime": "1 second"}
-    groups = [f"{topic}-{number}" for number in range(QUERIES)]
-    queries = []
-    for group in groups:  # one after the other: Spark gives each runner's Python ten seconds to start
-        queries.append(application.start(group, options(broker, topic, group), trigger=trigger))
-        queries[-1].wait_for("batch", 0)
-    with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=100, first=10_000):
-        for query in queries:
-            query.wait_for_members(3)
-        assert len(application.driver.agents()) == 3
-    for query in queries:
-        query.wait_for_no_lag()
-        query.stop()
-    for query in queries:
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
-
-
 @pytest.mark.timeout(300)
 def test_a_driver_that_is_asked_to_end(broker: Broker, topic: str, tmp_path: Path) -> None:
     """SIGTERM, with DStreams' stopGracefullyOnShutdown too, in a batch: nothing of it is left, and Kafka has no more than Spark's logs."""

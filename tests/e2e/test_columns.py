@@ -15,7 +15,7 @@ from sparkcohort.runtime.values.ddl import MalformedDdl, parse_ddl
 from tests.kit.batch_reads import load
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
-from tests.kit.streams import ASAP, FORMS, Stream, options
+from tests.kit.streams import FORMS, Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -61,32 +61,6 @@ def test_the_schemas_columns_are_those_of_sparks_own_source(
     assert rows(ours.finish().rows) == rows(theirs)
     assert len(theirs) == RECORDS
     assert len(ours.batches) > 3
-
-
-@pytest.mark.thorough("two queries of one agent, with columns of their own")
-def test_two_queries_of_one_application_have_their_own_columns(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """At the same time, of the same topic, in the same agent."""
-    fill(broker, topic)
-    ways = {"value BINARY": "values", "offset BIGINT, partition INT": "offsets"}
-    runs = [
-        Stream(
-            spark,
-            options(broker, topic, group__id=f"{topic}-{name}", maxOffsetsPerTrigger=20),
-            tmp_path / name,
-            trigger=ASAP,
-            columns=None,
-            schema=schema,
-        )
-        for schema, name in ways.items()
-    ]
-    with runs[0] as values, runs[1] as offsets:
-        values.wait_for_rows(RECORDS)
-        offsets.wait_for_rows(RECORDS)
-    assert {tuple(row) for row in offsets.rows} == {(n // 2, n % 2) for n in range(RECORDS)}
-    wanted = [None if n % 7 == 0 else b"v%d" % n for n in range(RECORDS)]
-    assert sorted(map(repr, (row.value for row in values.rows))) == sorted(map(repr, wanted))
 
 
 def test_strings_are_sparks_cast(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:

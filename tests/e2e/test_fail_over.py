@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -65,39 +64,3 @@ def test_started_again_it_goes_on_with_its_agents(
     again.wait_for_status(lambda status: status["audit"]["records_from_agent"] > 0, "records from agents")
     again.stop()
     delivery.check(delivery.from_parquet(query.out), delivery.held(broker.bootstrap, [topic])).assert_exact()
-
-
-@pytest.mark.thorough("a restart with other options")
-def test_with_other_options_it_begins_anew(application: Application, broker: Broker, topic: str) -> None:
-    """Members that would deliver other columns are not gone on with: new ones come, and each record comes once."""
-    query = flowing(application, broker, topic)
-    before = query.status()
-    assert before is not None
-    query.stop()
-    produce(broker.bootstrap, topic, PORTION, partitions=PARTITIONS, first=PORTION // PARTITIONS)
-    again = application.start(topic, settings(broker, topic, includeHeaders="true"))
-    after = again.wait_for_members(EXECUTORS)
-    again.wait_for_no_lag()
-    assert after["generation"] > before["generation"]
-    assert not {m["member_id"] for m in after["members"]} & {m["member_id"] for m in before["members"]}
-    again.stop()
-
-
-@pytest.mark.thorough("two applications")
-def test_another_application_never_meets_them(
-    application: Application, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """The same group and home, agents that still wait: the other application's query has its own."""
-    query = flowing(application, broker, topic)
-    before = query.status()
-    assert before is not None
-    query.stop()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "home").symlink_to(application.directory / "home")
-    with Application(tmp_path / "other", master="local-cluster[2,1,1024]") as other:
-        again = other.start(topic, settings(broker, topic))
-        after = again.wait_for_members(2)
-        again.stop()
-    assert after["generation"] > before["generation"]
-    assert not {m["member_id"] for m in after["members"]} & {m["member_id"] for m in before["members"]}
-    assert not {m["pid"] for m in after["members"]} & {m["pid"] for m in before["members"]}

@@ -6,13 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
+from pyspark.sql import SparkSession
 
 from tests.kit import delivery
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
-from tests.kit.streams import PLAIN_COLUMNS, Stream, options
+from tests.kit.streams import Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -35,25 +34,4 @@ def test_bytes_and_offsets_of_topics(spark: SparkSession, broker: Broker, topic:
     assert sum(size > 0.8 * MOST for size in sizes) >= 2
     of_small = [Counter(row.topic for row in rows)[small] for rows in batches]
     assert max(of_small) == 400
-    delivery.check(run.delivered(), delivery.held(broker.bootstrap, [large, small])).assert_exact()
-
-
-@pytest.mark.thorough("tasks by bytes; tests/unit/streaming has the planner's slots")
-def test_tasks_get_bytes_alike(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """Nearly all bytes are in one partition's large records: once that is known, two tasks share them."""
-
-    def numbered(stream: DataFrame) -> DataFrame:
-        return stream.withColumn("task", F.spark_partition_id())
-
-    large, small = f"{topic}-large", f"{topic}-small"
-    for name, partitions, records, size in ((large, 1, 3_400, 10_000), (small, 4, 2_400, 100)):
-        broker.admin.create_topic(name, partitions)
-        produce(broker.bootstrap, name, records, partitions=partitions, value_bytes=size)
-    source = options(broker, topic, subscribe=f"{large},{small}", maxOffsetsPerTrigger=2_900)
-    run = Stream(spark, source, checkpoint, columns=(*PLAIN_COLUMNS, "task"), transform=numbered).finish()
-    assert {number: len(rows) for number, rows in run.batches.items()} == {0: 2_900, 1: 2_900}
-    tasks: Counter[int] = Counter()
-    for row in run.batches[1]:
-        tasks[row.task] += len(row.value)
-    assert max(tasks.values()) < 0.65 * tasks.total()
     delivery.check(run.delivered(), delivery.held(broker.bootstrap, [large, small])).assert_exact()

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from sparkcohort import offsets_behind_latest
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
-from tests.kit.streams import ASAP, FORMS, Stream, options
+from tests.kit.streams import FORMS, Stream, options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
@@ -90,23 +90,6 @@ def test_two_queries_of_the_same_offsets(spark: SparkSession, broker: Broker, to
         slow.stop()
 
 
-@pytest.mark.thorough("two groups of one query")
-@pytest.mark.usefixtures("listener")
-def test_two_sources_of_one_query(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """Each group has its own source's end, and nothing of the other's."""
-    second = f"{topic}-second"
-    for name, records in ((topic, 10), (second, 30)):
-        broker.admin.create_topic(name, 1)
-        produce(broker.bootstrap, name, records, partitions=1)
-    more = Stream(spark, options(broker, second), checkpoint).load
-    with Stream(
-        spark, options(broker, topic), checkpoint, trigger=HOURLY, transform=lambda it: it.union(more())
-    ) as run:
-        run.wait_for_rows(40)
-        wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 10}, SOON_S, "the first source's group")
-        wait_until(lambda: broker.admin.committed(second) == {(second, 0): 30}, SOON_S, "the second's")
-
-
 @pytest.mark.thorough("figures beside Spark's own source")
 @pytest.mark.usefixtures("listener")
 def test_offsets_behind_latest_as_sparks_own(
@@ -133,20 +116,3 @@ def test_offsets_behind_latest_as_sparks_own(
 
         expected_metrics = {name.removesuffix("OffsetsBehindLatest"): float(value) for name, value in found.items()}
         wait_until(lambda: scraped() == expected_metrics, SOON_S, "the figures in Prometheus")
-
-
-@pytest.mark.thorough("twenty batches, followed one by one")
-@pytest.mark.usefixtures("listener")
-def test_batch_after_batch(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """Nothing goes back, and in the end Kafka has all."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 400, partitions=1)
-    seen = [0]
-    with Stream(spark, options(broker, topic, maxOffsetsPerTrigger=20), checkpoint, trigger=ASAP):
-
-        def followed() -> bool:
-            seen.append(broker.admin.committed(topic).get((topic, 0), 0))
-            assert seen[-1] >= seen[-2]
-            return seen[-1] == 400
-
-        wait_until(followed, 90, "all committed")

@@ -13,41 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 from tests.kit import delivery
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
-from tests.kit.streams import FORMS, PLAIN_COLUMNS, Stream, Transform, options
+from tests.kit.streams import FORMS, PLAIN_COLUMNS, Stream, options
 from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 RECORDS, PARTITIONS = 900, 3
 PER_BATCH = of_tier(quick=RECORDS, thorough=RECORDS // 2)
-SHAPES: dict[str, Transform] = {
-    "coalesce": lambda stream: stream.coalesce(1),
-    "union with itself": lambda stream: stream.union(stream),
-    "union of two selections, coalesced": lambda stream: (
-        stream.where("partition = 0").union(stream.where("offset % 2 = 0")).coalesce(1)
-    ),
-    "limit": lambda stream: stream.limit(70),
-}
-SHAPES_GIVE = {
-    "coalesce": (900, {1}),
-    "union with itself": (900, {2}),
-    "union of two selections, coalesced": (600, {1, 2}),
-    "limit": (70, {1}),  # which rows come first, nobody promises
-}
-"""How many different records, and how often each."""
-
-
-@pytest.mark.thorough("shapes beside Spark's own source")
-def test_shapes_of_queries(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """coalesce, union and limit of a stream, in two batches."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
-    for name, shape in SHAPES.items():
-        for form in FORMS:
-            source = options(broker, topic, group__id=f"{topic}-{name[-5:]}", maxOffsetsPerTrigger=600)
-            rows = Stream(spark, source, tmp_path / form / name, form=form, transform=shape).finish().rows
-            found = Counter((row.partition, row.offset) for row in rows)
-            assert (len(found), set(found.values())) == SHAPES_GIVE[name], name
 
 
 def actions(batch: DataFrame, folder: Path) -> dict[str, Any]:

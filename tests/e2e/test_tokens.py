@@ -91,16 +91,6 @@ def test_tokens_that_end_while_a_query_runs(
 
 
 @pytest.mark.thorough("more uses of a token provider")
-def test_a_batch_read(spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str) -> None:
-    """Planned and read with tokens; the committed offsets of a group too."""
-    produce(guarded.bootstrap, topic, 1_000, partitions=PARTITIONS)
-    login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, shipped)
-    frame = load(spark, guarded, topic, group__id=topic, startingOffsets="committed", **login)
-    assert frame.count() == 1_000
-    assert len({pid for pid, _, _ in desk.calls()}) >= 2
-
-
-@pytest.mark.thorough("more uses of a token provider")
 def test_no_token_to_be_had(
     spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str, tmp_path: Path
 ) -> None:

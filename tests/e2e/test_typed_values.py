@@ -14,7 +14,7 @@ import fastavro
 import pytest
 from google.protobuf import message_factory
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.kit.batch_reads import load, told
@@ -201,21 +201,6 @@ def test_bad_records_are_dropped_and_positions_move_on(
     assert {row.offset % (len(RECORDS) + 30) for row in ours.rows} == set(left)
 
 
-@pytest.mark.thorough("tests/shell decodes the same without Spark")
-def test_failfast_names_the_record_and_not_its_value(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """Topic, partition, offset, why, and what to do."""
-    fill(broker, topic, [b'{"id": 1}', b'{"id": 2}', b'{"id": secret}'], rounds=1)
-    source = options(broker, topic, value__format="json", value__schema="id BIGINT", value__mode="FAILFAST")
-    with pytest.raises(StreamingQueryException) as failed:
-        Stream(spark, source, tmp_path / "checkpoint", columns=None).finish()
-    said = str(failed.value)
-    assert f"topic {topic} partition 0 offset 2: the value can't be read as json: not JSON at byte" in said
-    assert "value.mode=permissive" in said
-    assert "secret" not in said
-
-
 OLD = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": "string"}]}
 NEW = {
     "type": "record",
@@ -276,24 +261,6 @@ def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, t
             schema="value STRUCT<tags: ARRAY<STRING>, id: BIGINT>",
         )
         assert rows(run.finish()) == [{"value": None}] * 2 + [{"value": {"tags": ["t"], "id": 5}}] * 2
-
-
-@pytest.mark.thorough("tests/shell decodes the same without Spark")
-def test_avro_that_is_no_record(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """Keys of Kafka Connect are a string or a long, and values may be of any type."""
-    with serving() as registry:
-        plain, several = '"string"', {"type": "array", "items": ["null", "long"]}
-        key, value = registry.register(f"{topic}-key", plain), registry.register(f"{topic}-value", several)
-        broker.admin.create_topic(topic, 1)
-        client = producer(broker.bootstrap)
-        client.produce(topic, avro(several, [1, None], value), avro("string", "Prague", key))
-        client.produce(topic, b"bad", b"bad")
-        assert client.flush(FLUSH_TIMEOUT_S) == 0
-        frame = load(spark, broker, topic, key__format="avro", value__format="avro", schema__registry__url=registry.url)
-        assert dict(frame.dtypes)["key"] == "string"
-        assert dict(frame.dtypes)["value"] == "array<bigint>"
-        found = [(row["key"], row["value"]) for row in frame.orderBy("offset").collect()]
-    assert found == [("Prague", [1, None]), (None, None)]
 
 
 LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))
