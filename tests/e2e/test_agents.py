@@ -56,53 +56,6 @@ def _member(status: Status, pid: int) -> dict[str, Any] | None:
     return next((member for member in status["members"] if member["pid"] == pid), None)
 
 
-def _refused(status: Status) -> int:
-    """Refused commits of a member that is none any more, by partition; where it has rejoined before, its old id was replaced.
-
-    ILLEGAL_GENERATION is another's: a member that gives partitions back joins anew beside a commit of it that is on its way.
-    """
-    gone = {"UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
-    return sum(row["count"] for row in status["refused"] if row["request"] == "OffsetCommit" and row["error"] in gone)
-
-
-@pytest.mark.thorough("a session that ends while an agent is frozen")
-@pytest.mark.timeout(900)
-def test_an_agent_frozen_before_its_commit(application: Application, broker: Broker, topic: str) -> None:
-    """Its partitions move, tasks go on within agent.timeout.ms, its late commit is refused, it rejoins empty-handed."""
-    broker.admin.create_topic(topic, 6)
-    query = application.start(topic, _options(broker, topic))
-    with Steady(broker.bootstrap, topic, partitions=6, rate=300):
-        before = query.wait_for_members(3)
-        _faults(application).arm("before-commit", "SIGSTOP")
-        pid = _faults(application).struck("before-commit", LIMIT_S)
-        with _thawed(pid):
-            victim = _member(before, pid)
-            assert victim is not None and len(victim["owned"]) == 2
-            last = query.last_batch()
-            query.wait_for_members(2)  # everything moved to the others
-            query.next_batches(1)
-        query.wait_for_status(_refused, "a refused commit")
-        after = query.wait_for_members(3)
-        refused = _refused(after)
-    query.wait_for_no_lag()
-    query.stop()
-
-    assert refused in {1, 2}  # the commit has what was handed over within a moment, one or both of its partitions
-    _check_rejoined_empty_handed(after, victim, pid)
-    frozen = [event["seconds"] for event in query.events("batch") if event["batch"] > last]
-    assert max(frozen) < AGENT_MS / 1000 + SLACK_S, frozen
-    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
-
-
-def _check_rejoined_empty_handed(after: Status, victim: dict[str, Any], pid: int) -> None:
-    """The thawed agent is another member, which owned nothing when it came."""
-    again = _member(after, pid)
-    assert again is not None and again["member_id"] != victim["member_id"]
-    first = next(done for done in after["rebalances"] if again["member_id"] in done["after"])
-    assert again["member_id"] not in first["before"]
-    assert first["after"][again["member_id"]] == []
-
-
 def _places(status: Status) -> dict[str, Any]:
     """What the member of each instance id owns."""
     return {member["instance_id"]: member["owned"] for member in status["members"]}

@@ -167,17 +167,6 @@ def test_as_many_tasks_as_sparks_own_source(
         assert len(ordered(frame)) == 2 * HOURS * PER_HOUR
 
 
-@pytest.mark.thorough("tasks of a batch read beside Spark's own source")
-def test_no_task_has_more_than_it_may(spark: SparkSession, broker: Broker, hours: str) -> None:
-    """maxRecordsPerPartition, alone (where Spark's own batch read ignores it) and with minPartitions."""
-    for least in (None, 30):
-        frame = load(spark, broker, hours, maxRecordsPerPartition=50, minPartitions=least)
-        sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
-        assert sum(sizes) == 2 * HOURS * PER_HOUR
-        assert max(sizes) <= 50
-        assert len(sizes) >= (least or 10)
-
-
 def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Records that aged out before the read, or between the plan and its tasks: an error by Spark's name, or what is left."""
     broker.admin.create_topic(topic, 2)
@@ -232,31 +221,6 @@ def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic
     assert "startingOffsets=committed needs group.id" in told(
         lambda: load(spark, broker, topic, startingOffsets="committed")
     )
-
-
-@pytest.mark.thorough("streams have the same formats")
-def test_columns_and_typed_values(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """``.schema(...)`` and formats mean what they mean in streams."""
-    broker.admin.create_topic(topic)
-    client = producer(broker.bootstrap)
-    for number in range(50):
-        client.produce(topic, b'{"id": %d, "name": "n%d"}' % (number, number), b"k%d" % number)
-    assert client.flush(60) == 0
-    frame = load(
-        spark,
-        broker,
-        topic,
-        schema="offset BIGINT, value STRUCT<id: INT>, key STRING",
-        value__format="json",
-        key__format="string",
-    )
-    assert [tuple(row) for row in frame.select("offset", "value.id", "key").collect()] == [
-        (number, number, f"k{number}") for number in range(50)
-    ]
-    shape = {"value__format": "json", "value__schema": "id INT, name STRING"}
-    assert load(spark, broker, topic, **shape).selectExpr("sum(value.id)").collect()[0][0] == sum(range(50))
-    message = told(lambda: load(spark, broker, topic, schema="nothing STRING"))
-    assert "names the column nothing" in message
 
 
 # --- filters ----------------------------------------------------------------------------------------

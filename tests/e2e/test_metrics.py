@@ -7,7 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +19,7 @@ from pyspark.sql import SparkSession
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
-from tests.kit.produce import produce, producer
+from tests.kit.produce import produce
 from tests.kit.streams import ASAP, Stream, options
 from tests.kit.waiting import wait_until
 
@@ -87,54 +86,3 @@ def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, c
     assert samples["cohort_rebalances_total", "member_joined"] >= 1
     wait_until(lambda: asked("describe", topic)[0] != 0, LIMIT_S, "the end of the run")
     wait_until(lambda: refuses(port), LIMIT_S, "the end of the endpoint")
-
-
-@pytest.mark.thorough("a backlog read for long")
-@pytest.mark.timeout(400)
-def test_lag_in_seconds_is_the_age_of_what_waits(
-    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int
-) -> None:
-    """By the records' own timestamps, also of columns that the query doesn't read; nothing waits, then it is 0."""
-    hours = (2, 1)  # of each partition's records
-    broker.admin.create_topic(topic, len(hours))
-    client, began = producer(broker.bootstrap), time.time()
-    for partition, age in enumerate(hours):
-        for number in range(RECORDS):
-            value, at = b"%d:%d:" % (partition, number), int(1000 * (began - 3600 * age))
-            client.produce(topic, value, partition=partition, timestamp=at)
-    client.flush(60)
-    broker.admin.delete_records(topic, {0: 500})
-    given = options(broker, topic, metrics__port=port, maxOffsetsPerTrigger=200)
-    ages = dict[int, float]()
-    with Stream(spark, given, checkpoint, trigger={"processingTime": "1 second"}) as run:
-
-        def aged() -> bool:
-            samples = scraped(port)
-            for partition in range(len(hours)):
-                age = samples.get(("cohort_partition_lag_seconds", str(partition)))
-                if age:
-                    ages[partition] = age
-            return len(ages) == len(hours) and samples["cohort_partition_log_start_offset", "0"] == 500
-
-        run.wait_for_rows(400, LIMIT_S)
-        wait_until(aged, LIMIT_S, "the ages")
-        samples = scraped(port)
-        assert samples["cohort_group_lag_seconds", ""] >= max(ages.values()) - 1
-        assert samples["cohort_partition_lead_records", "0"] >= 0
-        status, lags, said = asked("lag", topic, "--by", "partition", "--fail-above", "30m")
-        assert (status, "more than --fail-above" in said) == (3, True)
-        assert [row["partition"] for row in lags] == [0, 1]
-        assert all(row["lag"] > 0 and row["seconds"] > 3_500 for row in lags)
-        run.wait_for_rows(2 * RECORDS - 500, LIMIT_S)
-        wait_until(lambda: scraped(port)["cohort_group_lag_seconds", ""] == 0, LIMIT_S, "nothing to wait")
-        last = scraped(port)
-    for partition, age in enumerate(hours):
-        assert 0 <= ages[partition] - 3600 * age <= time.time() - began + 1
-    assert last["cohort_partition_lead_records", "0"] == RECORDS - 500
-    assert last["cohort_last_batch_records", ""] <= 200
-    assert last["cohort_batch_duration_seconds_count", ""] >= (2 * RECORDS - 500) / 200
-    assert last["cohort_commit_duration_seconds_count", ""] == last["cohort_commits_total", ""]
-    assert last["cohort_throttled_seconds_total", "driver"] == 0  # no quota, and known all the same
-    assert last["cohort_agent_starts_total", "driver"] == 1  # the only executor's id, in a local session
-    for process in ("driver", "executor-driver"):
-        assert last["cohort_process_resident_memory_bytes", process] > 10 << 20

@@ -76,17 +76,6 @@ def test_starts(spark: SparkSession, broker: Broker, started: str, topic: str, c
         assert broker.admin.committed(f"{topic}-{name}") == {("starts", number): end for number, end in enumerate(ends)}
 
 
-@pytest.mark.thorough("a refusal; tests/shell/driver/test_log_lookup.py has the look-up")
-def test_a_timestamp_that_nothing_is_as_young_as(
-    spark: SparkSession, broker: Broker, started: str, topic: str, checkpoint: Path
-) -> None:
-    """Under the strategy ``error`` a time after a partition's last record ends the query and names the partition."""
-    source = options(broker, started, group__id=topic, startingTimestamp=BASE_MS + HOUR_MS // 2)
-    message = Stream(spark, source, checkpoint).failure()
-    assert "no record at or after the starting timestamp in starts-2" in message
-    assert "startingOffsetsByTimestampStrategy" in message
-
-
 def test_assign_and_task_sizes(spark: SparkSession, broker: Broker, started: str, topic: str, tmp_path: Path) -> None:
     """``assign`` reads the partitions named; minPartitions and maxRecordsPerPartition cut them into tasks."""
 

@@ -150,26 +150,6 @@ def session_conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 
 
 @pytest.mark.thorough("tests/shell decodes the same without Spark")
-def test_a_schema_names_the_fields_that_are_wanted(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """Without value.schema, in any order, with the bytes of what is bad beside it."""
-    fill(broker, topic, RECORDS)
-    fields = "seen STRUCT<by: MAP<STRING, INT>>, id BIGINT"
-    source = options(broker, topic, value__format="json", value__corrupt__column="bad", maxOffsetsPerTrigger=40)
-    ours = Stream(
-        spark, source, tmp_path / "ours", columns=None, schema=f"offset BIGINT, bad BINARY, value STRUCT<{fields}>"
-    )
-    found = ours.finish().rows
-    assert sorted(row.bad for row in found if row.bad is not None) == sorted(
-        record for n, record in enumerate(RECORDS) if n in NO_OBJECT | {7} and record is not None for _ in range(ROUNDS)
-    )
-    by_id = [row.value.id for row in found if row.value is not None and row.value.id is not None]
-    assert sorted(by_id) == sorted([1, 9223372036854775807, 4, 5] * ROUNDS)
-    assert len(found) == len(RECORDS) * ROUNDS
-
-
-@pytest.mark.thorough("tests/shell decodes the same without Spark")
 def test_bad_records_are_dropped_and_positions_move_on(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, port: int
 ) -> None:
@@ -243,24 +223,6 @@ def test_avro_of_old_and_new_writers_comes_as_the_registrys_schema(
         ]
     wanted = [{"name": "a", "id": 1, "tags": ["none"]}, {"name": "b", "id": 2, "tags": []}, None, None]
     assert values == wanted * 2
-
-
-@pytest.mark.thorough("tests/shell decodes the same without Spark")
-def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Without a frame, and a part of the fields."""
-    fill(broker, topic, [avro(NEW, {"id": 5, "name": "n", "tags": ["t"]}), b"\x01"], rounds=2)
-    file = tmp_path / "order.avsc"
-    file.write_text(json.dumps(NEW))
-    for schema in (str(file), json.dumps(NEW)):
-        source = options(broker, topic, value__format="avro", value__schema=schema, group__id=f"{topic}-{len(schema)}")
-        run = Stream(
-            spark,
-            source,
-            tmp_path / str(len(schema)),
-            columns=None,
-            schema="value STRUCT<tags: ARRAY<STRING>, id: BIGINT>",
-        )
-        assert rows(run.finish()) == [{"value": None}] * 2 + [{"value": {"tags": ["t"], "id": 5}}] * 2
 
 
 LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))

@@ -4,9 +4,8 @@ Usage::
 
     faults = Faults(tmp_path / "faults")
     with Driver(..., env=faults.environment()):      # the executors inherit it
-        faults.arm("before-commit", "SIGSTOP")       # a range is delivered, its position not committed
         faults.arm("within-range", "SIGKILL")        # half of a range's second batch is sent
-        pid = faults.struck("before-commit", 30)     # the agent that it hit
+        pid = faults.struck("within-range", 30)      # the agent that it hit
         os.kill(pid, signal.SIGCONT)
 """
 

@@ -39,7 +39,7 @@ RATE: Final = 4_500
 KILL_AT: Final = 0.4
 """The share of the flights delivered after which an executor is killed."""
 INTERRUPTED: Final = "interrupted"
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 300.0
 
 
 class DemoFailed(Exception):

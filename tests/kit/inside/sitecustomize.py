@@ -38,17 +38,10 @@ class Faults:
 
 def install(faults: Faults) -> None:
     """Put the places into the agent's code."""
-    from sparkcohort.runtime.member import machine
     from sparkcohort.runtime.shell.agent import task_frames, task_server
 
-    commit_whole, send_whole = machine.commit, task_server._send
+    send_whole = task_server._send
     batches: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()  # sent of the answer at hand, by connection
-
-    def commit(*arguments: Any) -> Any:
-        request = commit_whole(*arguments)
-        if request is not None:
-            faults.reach("before-commit")
-        return request
 
     def send(connection: socket.socket, kind: int, body: Any = b"") -> None:
         of_rows = kind in {task_frames.FRAME_BATCH, task_frames.FRAME_SHARED_STEP}
@@ -62,7 +55,7 @@ def install(faults: Faults) -> None:
         else:
             send_whole(connection, kind, body)
 
-    machine.commit, task_server._send = commit, send  # type: ignore[assignment]
+    task_server._send = send
 
 
 def strike(name: str, told: Path) -> None:

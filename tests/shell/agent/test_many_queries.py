@@ -94,6 +94,7 @@ def test_queries_have_their_members_in_one_process(runs: Runs) -> None:
     flows(first, runs.executor)
 
 
+@pytest.mark.thorough("sixty processes")
 def test_an_executor_that_is_here_has_one_agent(runs: Runs) -> None:
     """Its name does not change: a process that is being executed still has nothing to make it of."""
     world = runs.worlds[0]
@@ -155,7 +156,7 @@ def _vanish(world: World, _: Executor) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("end", [_stop, _take_its_place, _vanish], ids=["stopped", "fenced", "unreachable"])
+@pytest.mark.parametrize("end", of_tier(quick=[_stop], thorough=[_stop, _take_its_place, _vanish]))
 def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None]) -> None:
     """Its sockets, threads and descriptors go with it; the others' members are the same ones, and their rows flow."""
     runs.more(1)

@@ -52,6 +52,7 @@ def commit(driver: GroupMembership, topic: str, offset: int) -> dict[TopicPartit
     return driver.commit({tp: (each, text) for tp, each in at(topic, offset).items()})
 
 
+@pytest.mark.thorough("a broker whose first join takes a minute")
 def test_a_run_is_numbered_and_commits_before_it_joins(slow_joins: Broker, topic: str) -> None:
     """In a group without members; it has none while the driver is asked for nothing else, and one as soon as it joins."""
     slow_joins.admin.create_topic(topic, 2)
@@ -101,6 +102,7 @@ def test_somebody_joins_before_the_first_commit(broker: Broker, topic: str) -> N
         guest.close()
 
 
+@pytest.mark.thorough("a broker whose first join takes a minute")
 def test_of_two_runs_that_begin_at_one_time_the_older_ends(slow_joins: Broker, topic: str) -> None:
     """Neither has joined, so no instance id tells them apart: the numbers that they have committed do."""
     slow_joins.admin.create_topic(topic, 2)

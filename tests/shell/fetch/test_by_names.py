@@ -19,6 +19,8 @@ from tests.kit.older_relay import OlderRelay
 from tests.kit.produce import abort, produce, transact
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.thorough("a broker of its own that speaks older versions")
+
 NO_END = 2**63 - 1
 PARTITIONS = 3
 LIVES = ((11, 7, 11), (12, 9, 12), (17, 13, 13), (12, 12, 12), (11, 7, 11))

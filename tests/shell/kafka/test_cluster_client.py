@@ -105,6 +105,7 @@ def test_a_silent_broker_costs_its_own_questions_only(trio: MockCluster, topic: 
         client.close()
 
 
+@pytest.mark.thorough("a broker is stopped and started")
 def test_a_broker_that_restarts_is_asked_once_more(own: Broker, topic: str) -> None:
     """Its connections have ended meanwhile, of which the next question knows nothing."""
     own.admin.create_topic(topic)
