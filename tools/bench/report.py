@@ -12,6 +12,9 @@ from rich.table import Table
 
 from tools.bench.figures import Bound, Samples, middle, shown
 
+LEAST = 0.005
+"""A part of a figure that is smaller is not shown."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -50,7 +53,7 @@ def _cell(samples: Samples, case: str, source: str, column: Column) -> str:
     names = samples.names(case, source, column.figure)
     parts = {name.removeprefix(column.figure): middle(samples.spread(case, source, name)) or 0.0 for name in names}
     largest = sorted(parts.items(), key=lambda part: -part[1])
-    return ", ".join(f"{name} {value * column.scale:.{column.digits}f}" for name, value in largest if value)
+    return ", ".join(f"{name} {value * column.scale:.{column.digits}f}" for name, value in largest if value >= LEAST)
 
 
 def print_all(tables: Iterable[Table]) -> None:

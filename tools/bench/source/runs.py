@@ -90,15 +90,7 @@ class Bench:
         spark.streams.addListener(self.progress)
         self._runs = 0
 
-    def throughput(
-        self,
-        peer: Peer,
-        topic: str,
-        records: int,
-        batches: int,
-        *,
-        view: View = ROW,
-    ) -> dict[str, float]:
+    def throughput(self, peer: Peer, topic: str, records: int, batches: int, *, view: View = ROW) -> dict[str, float]:
         """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came.
 
         Rates are of the steady batches, neither first nor last; what begins with ``query`` is of the whole query.

@@ -45,12 +45,12 @@ def measure(world: World) -> list[Sample]:
     runs: list[Sample] = []
     for number, way in enumerate(todo, 1):
         with world.application(master, way.settings) as bench:
-            seen = _queries(bench, way.peer, sizes)
-            runs += [Sample(name, way.name, figures) for name, figures in seen.items()]
+            queries = _queries(bench, way.peer, sizes)
+            runs += [Sample(name, way.name, figures) for name, figures in queries.items()]
             if number > len(todo) - len(asked):
                 _check(bench, way.peer, written)
         told = (
-            f"{name} {seen['wall_s']:.1f} s (first batch {seen['first_batch_s']:.1f})" for name, seen in seen.items()
+            f"{name} {each['wall_s']:.1f} s (first batch {each['first_batch_s']:.1f})" for name, each in queries.items()
         )
         say(f"[{number}/{len(todo)}] {way.name}: {'; '.join(told)}")
     for number, peer in enumerate(order(world.chosen(COHORT, KAFKA), world.plan.rounds), 1):
