@@ -54,7 +54,7 @@ reached: venv ## which lines of the product a tier reaches, in every process: TI
 	@$(BIN)/python -P tools/reached.py report
 	@$(BIN)/python -P tools/reached.py restore
 
-test-unit: venv prometheus ## the pure tests only
+test-unit: venv ## the pure tests only
 	@$(PYTEST) tests/unit $(ARGS)
 
 test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only

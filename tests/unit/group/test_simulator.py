@@ -17,7 +17,7 @@ from tests.simulator.coordinator import CRASHES
 from tests.simulator.runs import run
 
 ROOT = Path(__file__).resolve().parents[3]
-SEEDS, EVENTS = of_tier(quick=150, thorough=600), 150  # `make simulate` has more
+SEEDS, EVENTS = of_tier(quick=300, thorough=600), 150  # `make simulate` has more
 ENOUGH = 100  # seeds within which each fault that is put in must be found
 
 

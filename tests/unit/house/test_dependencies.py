@@ -6,7 +6,8 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -48,8 +49,14 @@ def _third_party(parts: tuple[str, ...]) -> dict[str, set[str]]:
     return found
 
 
+@cache
+def _installed() -> Mapping[str, list[str]]:
+    """Who brings each package; to ask takes seconds."""
+    return packages_distributions()
+
+
 def _distributions(modules: dict[str, set[str]]) -> set[str]:
-    known = packages_distributions()
+    known = _installed()
     tops = {name.partition(".")[0] for name in modules}
     return {BROUGHT.get(top) or _distribution(top, known.get(top, [top])) for top in tops}
 

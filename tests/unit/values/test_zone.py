@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.json_zone import UnknownZoneError, zone_of, zone_table
 from sparkcohort.runtime.values.types import ColumnType, struct
+from tests.kit.tier import of_tier
 
 SOME = sorted(available_timezones() & {
     "Africa/Casablanca", "America/Argentina/San_Luis", "America/New_York", "Antarctica/Troll", "Asia/Gaza", "Asia/Tehran",
@@ -29,7 +30,9 @@ def offset_s(zone: str, text: str) -> float:
     return float(local - there) / 1_000_000
 
 
-@given(st.sampled_from(SOME), st.datetimes(datetime(1800, 1, 2), datetime(2436, 12, 31)))  # noqa: DTZ001  local times
+@given(
+    st.sampled_from(of_tier(quick=SOME[::3], thorough=SOME)), st.datetimes(datetime(1800, 1, 2), datetime(2436, 12, 31))
+)  # noqa: DTZ001  local times
 def test_every_moment_is_the_databases(name: str, local: datetime) -> None:
     """Also where a clock shows a time twice or never: Python's ``fold=0`` is Java's choice."""
     ahead = local.replace(tzinfo=ZoneInfo(name)).utcoffset()
