@@ -1,4 +1,4 @@
-"""Where executors come from and go to: a standalone cluster's, killed and decommissioned; several cores a task; ten queries."""
+"""Where executors come from and go to: a standalone cluster's, killed and decommissioned; several cores a task."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.kit.spark import AGENT, EXECUTOR
 from tests.kit.standalone import WORKER_CLASS, environment, standalone
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.thorough("clusters and drivers of their own, and ten queries")
+pytestmark = pytest.mark.thorough("clusters and drivers of their own")
 
-QUERIES, PARTITIONS = 10, 6
+PARTITIONS = 6
 SESSION_MS, AGENTS_S = 20_000, 90
 
 
