@@ -100,9 +100,10 @@ def read(spark: SparkSession, form: str, source: dict[str, str], checkpoint: Pat
     return schema, sorted(run.finish().rows, key=lambda row: (row.topic, row.partition, row.offset))
 
 
-OLDER: list[Write] = [nulls_and_headers, log_append_time, transactions, large]
+LARGE: list[Write] = of_tier(quick=[], thorough=[large])
+OLDER: list[Write] = [nulls_and_headers, log_append_time, transactions, *LARGE]
 CASES: dict[str, tuple[list[Write], dict[str, str], int]] = {
-    "nulls and headers": (OLDER, {"includeHeaders": "true"}, 6 + 20 + 63 + 12),
+    "nulls and headers": (OLDER, {"includeHeaders": "true"}, 6 + 20 + 63 + 12 * len(LARGE)),
     "transactions, committed": ([transactions], {"kafka.isolation.level": "read_committed"}, 30),
     "transactions, all": ([transactions, nulls_and_headers], {}, 63 + 6),
     "transactions, read_uncommitted": ([transactions], {"kafka.isolation.level": "read_uncommitted"}, 63),

@@ -30,9 +30,11 @@ def offset_s(zone: str, text: str) -> float:
     return float(local - there) / 1_000_000
 
 
-@given(
-    st.sampled_from(of_tier(quick=SOME[::3], thorough=SOME)), st.datetimes(datetime(1800, 1, 2), datetime(2436, 12, 31))
-)  # noqa: DTZ001  local times
+ZONES = of_tier(quick=SOME[::3], thorough=SOME)
+MOMENTS = st.datetimes(datetime(1800, 1, 2), datetime(2436, 12, 31))  # noqa: DTZ001  local times
+
+
+@given(st.sampled_from(ZONES), MOMENTS)
 def test_every_moment_is_the_databases(name: str, local: datetime) -> None:
     """Also where a clock shows a time twice or never: Python's ``fold=0`` is Java's choice."""
     ahead = local.replace(tzinfo=ZoneInfo(name)).utcoffset()
