@@ -19,6 +19,7 @@ from sparkcohort.runtime.values.types import BIGINT, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain
 from tests.kit.spark_avro import SparkAvro, shown
+from tests.kit.tier import of_tier
 
 STRICTER = {
     AvroReason.TRAILING,

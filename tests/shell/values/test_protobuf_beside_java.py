@@ -30,6 +30,7 @@ from tests.kit.protobuf_schemas import (
     varint,
 )
 from tests.kit.spark_avro import shown
+from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(300)
 
