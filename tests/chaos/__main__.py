@@ -15,7 +15,6 @@ import click
 from tests.chaos import firewall
 from tests.chaos.campaign import Campaign, Outcome
 from tests.chaos.schedule import BY_NAME, KILL_NOBODY, Fault, draw
-from tests.chaos.spoiled import CONTROLS
 
 EXAMPLES = f"""
 \b
@@ -30,8 +29,8 @@ Examples:
 \b
 Kinds of faults: {", ".join(BY_NAME)}
 
-Exit status: 0 nothing lost, doubled, stepped back or skipped, no end without a reason, no figure grows, and the judge finds
-each of these in the same history when it is spoiled; 1 something is wrong; 2 the command was.
+Exit status: 0 nothing lost, doubled, stepped back or skipped, no end without a reason, no figure grows; 1
+something is wrong; 2 the command was.
 """
 
 
@@ -39,7 +38,7 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
     if output == "json":
         told: dict[str, object] = {"seed": seed, "minutes": minutes, "well": outcome.well, "restarts": outcome.restarts}
         told |= {"findings": outcome.verdict.findings, "standstills_s": outcome.standstills, "faults": outcome.faults}
-        told |= {"missed": outcome.missed, "looked_at": outcome.looked}
+        told |= {"looked_at": outcome.looked}
         click.echo(json.dumps(told | {"records": outcome.verdict.records, "grown": outcome.grown}))
         return
     click.echo(f"\n{'kind of fault':32}{'times':>6}{'longest standstill s':>22}")
@@ -47,8 +46,6 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
         click.echo(f"{name:32}{outcome.faults[name]:6}{longest:22.1f}")
     for line in ("", *outcome.figures, "", *outcome.verdict.lines(), *outcome.grown, outcome.looked):
         click.echo(line)
-    found = CONTROLS - len(outcome.missed)
-    click.echo("\n".join([f"the same history spoiled: {found} of {CONTROLS} found", *outcome.missed]))
     click.echo(f"the query was started again {outcome.restarts} times")
     click.echo(f"seed {seed}, {minutes:g} minutes: {'well' if outcome.well else 'NOT WELL'}")
 

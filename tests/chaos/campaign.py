@@ -14,13 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from tests.chaos import perishable
 from tests.chaos.endings import Excuses
 from tests.chaos.faults import Scene, at_work
 from tests.chaos.judge import Evidence, Verdict, judge, standstills
 from tests.chaos.query import QueryUnderTest
 from tests.chaos.schedule import BROKERS, Fault
-from tests.chaos.spoiled import missed
 from tests.chaos.watch import Watch
 from tests.kit import delivery
 from tests.kit.broker import Cluster
@@ -37,8 +35,6 @@ NEVER_GIVES_UP: Final[dict[str, str | int | bool]] = {
     "message_timeout_ms": 0,
     "max_in_flight": 5,
 }
-CARELESS: Final[dict[str, str | int | bool]] = {"acks": "1", "message_timeout_ms": 5_000}
-"""Of the producer to what Kafka loses: one replica is enough, and what doesn't get through is not sent again."""
 PROPERTIES: Final = {
     "offsets.topic.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -47,7 +43,6 @@ PROPERTIES: Final = {
     "controller.quorum.election.timeout.ms": "2000",
     "controller.quorum.fetch.timeout.ms": "3000",
     "offsets.commit.timeout.ms": "5000",
-    "auto.create.topics.enable": "false",  # what is deleted is gone until it is made anew
 }
 
 
@@ -60,24 +55,21 @@ class Outcome:
     faults: Counter[str]
     figures: Sequence[str]
     grown: Sequence[str]
-    missed: Sequence[str]
-    """What the judge did not find when this campaign's own history was spoiled: nothing, or it was blind."""
     looked: str
     """How much of the history the judge had to look at."""
     restarts: int
 
     @property
     def well(self) -> bool:
-        """Whether no record and no figure is wrong, and the judge would have seen it."""
-        return self.verdict.well and not self.grown and not self.missed
+        """Whether no record and no figure is wrong."""
+        return self.verdict.well and not self.grown
 
 
 class Producing:
     """A thread that writes; ``acknowledged`` counts what the cluster said it has."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, **conf: str | int | bool) -> None:
-        self._topic, self._partitions, self._rate = topic, partitions, rate
-        self._client = producer(bootstrap, reconnect_backoff_max_ms=500, **conf)
+    def __init__(self, bootstrap: str) -> None:
+        self._client = producer(bootstrap, reconnect_backoff_max_ms=500, **NEVER_GIVES_UP)
         self.acknowledged: Counter[str] = Counter()
         self.sent = 0
         self._stop = threading.Event()
@@ -95,17 +87,15 @@ class Producing:
 
     def _told(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.acknowledged[f"{self._topic}-{message.partition()}"] += 1
+            self.acknowledged[f"{TOPIC}-{message.partition()}"] += 1
 
     def _run(self) -> None:
         began = time.monotonic()
         while not self._stop.wait(0.02):
-            for number in range(self.sent, int((time.monotonic() - began) * self._rate)):
-                sequence, partition = divmod(number, self._partitions)
-                with suppress(BufferError, KafkaException):  # the cluster has been away for long, or the topic is
-                    self._client.produce(
-                        self._topic, value_of(partition, sequence), b"%d" % sequence, partition, self._told
-                    )
+            for number in range(self.sent, int((time.monotonic() - began) * RATE)):
+                sequence, partition = divmod(number, PARTITIONS)
+                with suppress(BufferError, KafkaException):  # the cluster has been away for long
+                    self._client.produce(TOPIC, value_of(partition, sequence), b"%d" % sequence, partition, self._told)
                 self.sent = number + 1
             self._client.poll(0)
 
@@ -125,21 +115,16 @@ class Campaign:
         with Cluster(BROKERS, replicated=True, properties=PROPERTIES, heap_mb=400) as cluster:
             everywhere = [[1 + (number + more) % BROKERS for more in range(BROKERS)] for number in range(PARTITIONS)]
             cluster.admin.create_topic(TOPIC, assignment=everywhere)
-            perishable.create(cluster)
-            options = self._options(cluster, TOPIC), self._options(cluster, perishable.TOPIC, failOnDataLoss="false")
-            query = QueryUnderTest(self._folder, *options, self._is_excused, self._tell)
+            query = QueryUnderTest(self._folder, self._options(cluster), self._is_excused, self._tell)
             watch = Watch(query, lambda: _named(cluster.admin.committed(TOPIC)))
-            producing = Producing(cluster.bootstrap, TOPIC, PARTITIONS, RATE, **NEVER_GIVES_UP)
-            careless = Producing(cluster.bootstrap, perishable.TOPIC, 2, RATE // 10, **CARELESS)
+            producing = Producing(cluster.bootstrap)
             try:
                 query.open()
                 producing.start()
-                careless.start()
                 query.wait_for_batches(READ_S)
                 watch.start()
                 self._hurt(Scene(cluster, query))
                 producing.close()
-                careless.close()
                 cluster.start()
                 self._tell("all is healed; it reads to the end")
                 query.wait_until_read(READ_S)
@@ -149,11 +134,11 @@ class Campaign:
             finally:
                 query.kill()
 
-    def _options(self, cluster: Cluster, topic: str, **more: str) -> dict[str, str]:
-        return more | {
+    def _options(self, cluster: Cluster) -> dict[str, str]:
+        return {
             "kafka.bootstrap.servers": cluster.bootstrap,
-            "subscribe": topic,
-            "group.id": topic,
+            "subscribe": TOPIC,
+            "group.id": TOPIC,
             "startingOffsets": "earliest",
             "kafka.session.timeout.ms": "10000",
             "kafka.default.api.timeout.ms": "60000",
@@ -216,9 +201,6 @@ class Campaign:
         delivered = delivery.from_parquet(query.out)
         report = delivery.check(delivered, held)
         wrong = [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
-        wrong += perishable.judge(
-            delivery.held(cluster.bootstrap, [perishable.TOPIC]), delivery.from_parquet(query.other_out)
-        )
         evidence = Evidence(
             _offsets(held), producing.acknowledged, _by_batch(delivered), query.ranges(), watch.commits, wrong
         )
@@ -229,9 +211,8 @@ class Campaign:
             Counter({name: len(several) for name, several in self._hits.items()}),
             watch.table(),
             watch.grown(),
-            missed(evidence),
             f"looked at: {len(evidence.ranges):,} batches, {len(watch.commits):,} commits",
-            query.starts + query.other_starts - 2,
+            query.starts - 1,
         )
 
 

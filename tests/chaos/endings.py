@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-QUERY, OTHER, DRIVER = "query", "other", "driver"
+QUERY, DRIVER = "query", "driver"
 STOPPED: Final = "stopped as it was told"
 """The reason of a query that ended without an error."""
 EXCUSED_S: Final = 180.0
@@ -20,7 +20,7 @@ EXCUSED_S: Final = 180.0
 class Ending:
     """The ends that a kind of fault excuses: whose, with these words in the reason, one or (of what lasts) each."""
 
-    whose: tuple[str, ...]
+    whose: str
     words: str = ""
     once: bool = True
 
@@ -38,13 +38,13 @@ class Excuses:
     def take(self, whose: str, why: str, now_s: float) -> bool:
         """Whether this end is excused; if so, it has used its excuse up."""
         self._open = [(ending, until_s) for ending, until_s in self._open if now_s < until_s]
-        fitting = [each for each in self._open if whose in each[0].whose and each[0].words in why]
+        fitting = [each for each in self._open if whose == each[0].whose and each[0].words in why]
         if not fitting:
             return False
         # The reason that is named says more than one that may be any.
         used = max(fitting, key=lambda each: len(each[0].words))
         if used[0].once:
             self._open.remove(used)
-        if whose == DRIVER:  # its queries ended with it: what was to end them has nobody left to end
+        if whose == DRIVER:  # its query ended with it: what was to end that has nothing left to end
             self._open = [each for each in self._open if each[0].words]
         return True

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.chaos import firewall, perishable
+from tests.chaos import firewall
 from tests.chaos.clock import JUMPS_S, Clock
 from tests.chaos.query import FIRST, QueryUnderTest, kill, pause, resume
 from tests.chaos.schedule import SCALES, Fault
@@ -245,30 +245,6 @@ def _clock_set(of: Callable[[QueryUnderTest], Clock]) -> Callable[[Scene, Fault]
     return wrong
 
 
-# --- what Kafka itself loses ----------------------------------------------------------------------------
-
-
-def _made_anew(scene: Scene, _fault: Fault) -> Iterator[str]:
-    perishable.make_anew(scene.cluster)
-    yield perishable.TOPIC
-
-
-def _retention(scene: Scene, _fault: Fault) -> Iterator[str]:
-    with suppress(Exception):  # a broker may be away
-        perishable.delete_records(scene.cluster)
-        yield perishable.TOPIC
-        return
-    yield ""
-
-
-def _unclean(scene: Scene, _fault: Fault) -> Iterator[str]:
-    try:
-        hit = perishable.elect_uncleanly(scene.cluster)
-    except AssertionError as error:  # what the faults before have left may be in its way
-        hit = f"not done, {error}"
-    yield hit
-
-
 _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "executor-killed": _killed,
     "executor-frozen": _frozen,
@@ -302,9 +278,6 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "query-stopped": _stopped,
     "checkpoint-disk-full": _disk_full(lambda scene: scene.query.checkpoint.parent),
     "journal-disk-full": _disk_full(lambda scene: scene.query.home),
-    "topic-made-anew": _made_anew,
-    "retention-passes": _retention,
-    "unclean-election": _unclean,
     "clock-of-driver-jumps": _clock_set(lambda query: query.driver_clock),
     "clock-of-executors-jumps": _clock_set(lambda query: query.executors_clock),
     "executors-scaled": _scaled,

@@ -1,7 +1,4 @@
-"""The queries under test, and whoever starts them again: in the same application while that lives, else in a new one.
-
-The first is the one that is judged; the other reads what Kafka itself loses records of (``perishable``).
-"""
+"""The query under test, and what starts it again: in the same application while that lives, else in a new one."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ import psutil
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 from tests.chaos import clock
-from tests.chaos.endings import DRIVER, OTHER, QUERY, STOPPED
+from tests.chaos.endings import DRIVER, QUERY, STOPPED
 from tests.kit import processes
 from tests.kit.application import HOME, SCRIPT
 from tests.kit.ports import free_port
@@ -40,18 +37,16 @@ AGAIN_S: Final = 5.0
 
 @dataclass
 class QueryUnderTest:
-    """One group, one checkpoint, one sink, and those of the other query; applications and runs of them come and go."""
+    """One group, one checkpoint, one sink; applications and runs of it come and go."""
 
     folder: Path
     options: Mapping[str, str]
-    other: Mapping[str, str]
     excused: Callable[[str, str], bool]
     """Whether an end is excused: whose, and its reason."""
     say: Callable[[str], None]
     driver: Driver | None = None
     applications: int = 0
     starts: int = 0
-    other_starts: int = 0
     unexcused: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -62,7 +57,7 @@ class QueryUnderTest:
         self._lock = threading.RLock()
         self._written: list[float] = []
         self.checkpoint, self.out = self.folder / "disk" / "checkpoint", self.folder / "out"
-        self.other_out, self.home = self.folder / "other", self.folder / "home"
+        self.home = self.folder / "home"
         self.port = free_port()
         library = clock.build(self.folder)
         self.driver_clock = clock.Clock(library, self.folder / "clock-of-driver")
@@ -77,9 +72,8 @@ class QueryUnderTest:
             disk.chmod(0o700)
             mount = f"size={size_mb}m,mode=700"
             subprocess.run(["mount", "-t", "tmpfs", "-o", mount, "tmpfs", str(disk)], check=True)
-        for out in (self.out, self.other_out):
-            out.mkdir()
-            (out / "_gate").write_text(str(1 << 60))
+        self.out.mkdir()
+        (self.out / "_gate").write_text(str(1 << 60))
         self._start_application()
 
     def _start_application(self) -> None:
@@ -109,24 +103,18 @@ class QueryUnderTest:
         self.driver.start()
         self.driver.wait_for("ready", READY_S)
         self.scale(self.executors)
-        self._start_query(QUERY)
-        self._start_query(OTHER)
+        self._start_query()
 
-    def _start_query(self, name: str) -> None:
-        judged = name == QUERY
-        out = self.out if judged else self.other_out
-        if judged:
-            self.starts += 1
-        else:
-            self.other_starts += 1
+    def _start_query(self) -> None:
+        self.starts += 1
         self._command(
             do="start",
-            name=f"{name}.{self.starts if judged else self.other_starts}",
-            options=dict(self.options if judged else self.other),
+            name=f"{QUERY}.{self.starts}",
+            options=dict(self.options),
             trigger={"processingTime": "0 seconds"},
-            out=str(out),
-            gate=str(out / "_gate"),
-            checkpoint=str(self.checkpoint if judged else self.checkpoint.parent / "other"),
+            out=str(self.out),
+            gate=str(self.out / "_gate"),
+            checkpoint=str(self.checkpoint),
         )
 
     def look(self) -> None:
@@ -146,9 +134,8 @@ class QueryUnderTest:
             if len(ended) > self._seen:
                 fresh, self._seen = ended[self._seen :], len(ended)
                 for event in fresh:
-                    name = str(event["query"]).partition(".")[0]
-                    self._ended(name, STOPPED if event["error"] is None else str(event["error"]))
-                    self._start_query(name)
+                    self._ended(QUERY, STOPPED if event["error"] is None else str(event["error"]))
+                    self._start_query()
 
     def _ended(self, what: str, why: str) -> None:
         words = " ".join(why.partition("=== Streaming Query ===")[0].split())
@@ -221,21 +208,20 @@ class QueryUnderTest:
             return [] if found is None else [psutil.Process(found.pid)]
         return [driver.jvm()] if target == "driver" else []
 
-    def live(self, options: Mapping[str, str] | None = None) -> connection_file.Connection | None:
-        """The live coordinator run, of the query that is judged unless other ``options`` are given."""
+    def live(self) -> connection_file.Connection | None:
+        """The live coordinator run."""
         os.environ[HOME] = str(self.home)
-        group = (options or self.options)["group.id"]
-        return next((each for each in connection_file.live() if each.group_id == group), None)
+        return next(iter(connection_file.live()), None)
 
     def kill_driver(self) -> None:
         """As when its machine dies."""
         if self.driver is not None and self.driver.returncode is None:
             self.driver.kill()
 
-    def status(self, options: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+    def status(self) -> dict[str, Any] | None:
         """The group as its coordinator sees it; None while there is none."""
         with suppress(CohortError):
-            if (found := self.live(options)) is not None:
+            if (found := self.live()) is not None:
                 return dict(connection_file.fetch_status(found))
         return None
 
@@ -246,7 +232,7 @@ class QueryUnderTest:
 
     def _batches(self) -> list[float]:
         events = [] if self.driver is None else self.driver.events("batch")
-        return [event["at"] for event in events if event["query"].startswith(f"{QUERY}.")]
+        return [event["at"] for event in events]
 
     def _collect(self) -> None:
         self._written += self._batches()
@@ -271,7 +257,7 @@ class QueryUnderTest:
 
         def read() -> bool:
             self.look()
-            return all(_has_read(self.status(options)) for options in (self.options, self.other))
+            return _has_read(self.status())
 
         wait_until(read, timeout_s, "everything to be read", every_s=0.5)
 

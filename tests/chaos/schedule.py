@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.chaos.endings import DRIVER, OTHER, QUERY, STOPPED, Ending
+from tests.chaos.endings import DRIVER, QUERY, STOPPED, Ending
 
 BROKERS: Final = 3
 LONGEST_S: Final = 35.0
@@ -43,11 +43,11 @@ KINDS: Final = (
     Kind("agent-short-of-memory", (3, 15), "agent", kills=True),
     Kind("worker-killed", (0, 0), "worker", kills=True),
     Kind("worker-frozen", (2, 25), "worker"),
-    Kind("runner-killed", (0, 0), "runner", Ending((QUERY,)), kills=True),
+    Kind("runner-killed", (0, 0), "runner", Ending(QUERY), kills=True),
     Kind("runner-frozen", (2, 25), "runner"),
-    Kind("driver-killed", (0, 0), "driver", Ending((DRIVER,), "ended with -9"), kills=True, alone=True),
+    Kind("driver-killed", (0, 0), "driver", Ending(DRIVER, "ended with -9"), kills=True, alone=True),
     # PySpark gives a Python process that it has just started ten seconds to connect back.
-    Kind("driver-frozen", (2, 25), "driver", Ending((QUERY, OTHER), "failed to connect back", once=False)),
+    Kind("driver-frozen", (2, 25), "driver", Ending(QUERY, "failed to connect back", once=False)),
     Kind("broker-killed", (3, 20), "broker", weight=3),
     Kind("broker-frozen", (2, 20), "broker", weight=3),
     Kind("coordinator-killed", (3, 20), "coordinator", weight=3),
@@ -64,15 +64,10 @@ KINDS: Final = (
     Kind("cut-agents-driver-answers", (3, 20), ""),
     Kind("cut-executors-driver", (3, 15), ""),
     Kind("cut-executors-driver-answers", (3, 15), ""),
-    Kind("sink-throws", (0, 0), "", Ending((QUERY,), "told to throw"), kills=True),
-    Kind("query-stopped", (0, 0), "", Ending((QUERY,), STOPPED), kills=True),
-    Kind(
-        "checkpoint-disk-full", (2, 8), "", Ending((QUERY, OTHER), "No space left", once=False), kills=True, alone=True
-    ),
+    Kind("sink-throws", (0, 0), "", Ending(QUERY, "told to throw"), kills=True),
+    Kind("query-stopped", (0, 0), "", Ending(QUERY, STOPPED), kills=True),
+    Kind("checkpoint-disk-full", (2, 8), "", Ending(QUERY, "No space left", once=False), kills=True, alone=True),
     Kind("journal-disk-full", (2, 20), "", alone=True),
-    Kind("topic-made-anew", (0, 0), "", alone=True),
-    Kind("retention-passes", (0, 0), "", alone=True),
-    Kind("unclean-election", (0, 0), "", alone=True),
     Kind("clock-of-driver-jumps", (5, 40), ""),
     Kind("clock-of-executors-jumps", (5, 40), ""),
 )
