@@ -1,24 +1,23 @@
-"""Kafka's record batches (magic 2) written and read in plain Python: what a decoder is to agree with.
+"""Kafka's record batches (magic 2) written in plain Python, and which of their rows a reader sees: what a decoder is to agree with.
 
 Usage::
 
     data = encode(Batch(base=5, records=(Record(0, value=b"a"), Record(3, key=b"k"))))
-    rows, after, fault = plain_rows(data, 5, 9, aborted=None, headers=True)
+    rows, after, fault = visible_rows(batches, 5, 9, aborted=None, headers=True)
 
 Layout: KIP-98, Kafka's DefaultRecordBatch and DefaultRecord; what is visible: Kafka's CompletedFetch.
 """
 
 from __future__ import annotations
 
-import heapq
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from tests.kit.segments import crc32c
+from sparkcohort.native import _native
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 CHECKED_FROM = 21
@@ -120,55 +119,22 @@ def encode(batch: Batch) -> bytes:
     return framed(batch, compressed(batch.codec, payload, xerial=batch.xerial))
 
 
-def framed(batch: Batch, payload: bytes, checksum: Callable[[bytes], int] = crc32c) -> bytes:
+def framed(batch: Batch, payload: bytes) -> bytes:
     """A batch around these bytes instead of its records."""
     count = len(batch.records) if batch.count is None else batch.count
     head = HEAD.pack(
         batch.base, HEAD.size - 12 + len(payload), batch.epoch, 2, 0, batch.attributes | batch.codec, batch.last_delta,
         batch.first_timestamp, batch.max_timestamp, batch.producer, 0, 0, count,
     )  # fmt: skip
-    return summed(head + payload, checksum)
+    return summed(head + payload)
 
 
-def summed(data: bytes, checksum: Callable[[bytes], int] = crc32c) -> bytes:
+def summed(data: bytes) -> bytes:
     """A batch with the checksum that it ought to have."""
-    return data[:17] + struct.pack(">I", checksum(data[CHECKED_FROM:])) + data[CHECKED_FROM:]
+    return data[:17] + struct.pack(">I", _native.crc32c(data[CHECKED_FROM:], False)) + data[CHECKED_FROM:]
 
 
 # --- read -----------------------------------------------------------------------------------------
-
-
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def take(self, length: int) -> bytes:
-        self._at += length
-        return self._data[self._at - length : self._at]
-
-    def varint(self) -> int:
-        raw = shift = 0
-        while True:
-            (byte,) = self.take(1)
-            raw |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return raw >> 1 ^ -(raw & 1)
-
-    def bytes(self) -> bytes | None:
-        length = self.varint()
-        return None if length < 0 else self.take(length)
-
-
-def decoded(plain: bytes, count: int) -> Iterator[Record]:
-    """The records of a batch."""
-    reader = _Reader(plain)
-    for _ in range(count):
-        reader.varint()
-        reader.take(1)
-        time, offset, key, value = reader.varint(), reader.varint(), reader.bytes(), reader.bytes()
-        headers = tuple((reader.bytes() or b"", reader.bytes()) for _ in range(reader.varint()))
-        yield Record(offset, time, key, value, headers)
 
 
 def whole(data: bytes) -> Iterator[bytes]:
@@ -182,58 +148,40 @@ def whole(data: bytes) -> Iterator[bytes]:
         at = end
 
 
-def plain_rows(
-    data: bytes,
-    position: int,
-    end: int,
-    *,
-    aborted: Sequence[tuple[int, int]] | None,
-    headers: bool,
-    decompress: Callable[[int, memoryview], Any],
+def visible_rows(
+    log: Sequence[Batch], position: int, end: int, *, aborted: Sequence[tuple[int, int]] | None, headers: bool
 ) -> tuple[list[Row], int, str]:
     """The visible rows of [position, end), where reading comes to, and what stopped it: "timestamp", "header" or ""."""
-    queue = [(first, producer) for producer, first in aborted or ()]
-    heapq.heapify(queue)
+    queue = sorted((first, producer) for producer, first in aborted or ())
     going: set[int] = set()
     rows: list[Row] = []
-    for each in whole(data):
+    for batch in log:
         if position >= end:
             break
-        base, _, _, _, _, attributes, last, first_time, most_time, producer, _, _, count = HEAD.unpack_from(each)
-        while queue and queue[0][0] <= base + last:
-            going.add(heapq.heappop(queue)[1])
-        payload = each[HEAD.size :]
-        if attributes & CONTROL:
-            (record,) = decoded(payload, 1)
-            if attributes & TRANSACTIONAL and (record.key or b"")[2:4] == struct.pack(">h", ABORT):
-                going.discard(producer)
-        elif not (attributes & TRANSACTIONAL and producer in going):
-            if attributes & 7 and count:
-                payload = bytes(decompress(attributes & 7, memoryview(payload)))
-            for record in decoded(payload, count):
-                offset = base + record.offset
-                if offset < position:
-                    continue
-                if offset >= end:
-                    break
-                fault = _append(rows, record, offset, attributes, first_time, most_time, headers=headers)
-                if fault:
-                    return rows, offset, fault
-                position = offset + 1
-        position = max(position, base + last + 1)
+        while queue and queue[0][0] < batch.next:
+            going.add(queue.pop(0)[1])
+        if batch.attributes & CONTROL:
+            if batch.records[0].key == struct.pack(">hh", 0, ABORT):
+                going.discard(batch.producer)
+        elif not (batch.attributes & TRANSACTIONAL and batch.producer in going):
+            for record in batch.records:
+                offset = batch.base + record.offset
+                if position <= offset < end:
+                    if fault := _append(rows, record, batch, headers=headers):
+                        return rows, offset, fault
+                    position = offset + 1
+        position = max(position, batch.next)
     return rows, position, ""
 
 
-def _append(
-    rows: list[Row], record: Record, offset: int, attributes: int, first: int, most: int, *, headers: bool
-) -> str:
-    append_time = bool(attributes & LOG_APPEND_TIME)
-    micros = 1000 * (most if append_time else first + record.time)
+def _append(rows: list[Row], record: Record, batch: Batch, *, headers: bool) -> str:
+    append_time = bool(batch.attributes & LOG_APPEND_TIME)
+    micros = 1000 * (batch.max_timestamp if append_time else batch.first_timestamp + record.time)
     if not -(2**63) <= micros < 2**63:
         return "timestamp"
     try:
         pairs = [(name.decode(), value) for name, value in record.headers] if headers else []
     except UnicodeDecodeError:
         return "header"
-    rows.append((offset, record.key, record.value, micros, int(append_time), pairs or None))
+    rows.append((batch.base + record.offset, record.key, record.value, micros, int(append_time), pairs or None))
     return ""
