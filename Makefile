@@ -104,7 +104,7 @@ model: venv ## all that two members and three partitions can come to: ARGS="--fa
 TIME ?= 60
 SEED ?= 1
 
-fuzz: venv ## all that reads bytes from outside, fed with what reaches new code: TIME=60 (seconds each), SEED=1, ARGS="json codecs"
+fuzz: venv ## all that reads bytes from outside: TIME=60 (seconds each), SEED=1, ARGS="json codecs"
 	@$(BIN)/python -P -m tests.kit.fuzzing $(TIME) $(SEED) $(ARGS)
 
 MINUTES ?= 10

@@ -12,7 +12,6 @@ from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.avro.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, packed
 from sparkcohort.runtime.values.types import struct as struct_type
-from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import Fuzzed
 
 SOURCES = (
@@ -107,22 +106,6 @@ VALUE = {
 }
 
 
-def seeds() -> list[str]:
-    """A good record for every plan."""
-    whole = {key: value for key, value in VALUE.items() if key != "tree"}
-    schema = {**EVERYTHING, "fields": [each for each in EVERYTHING["fields"] if each["name"] != "tree"]}
-    everything = encode(EVERYTHING, VALUE).hex()
-    return [
-        "00" + encode(schema, whole).hex(),
-        *[f"{number:02x}{everything}" for number in (1, 2, 3)],
-        "04020406",
-        "05020406",
-        "060000803f",
-        "070002",
-        "07020261",
-    ]
-
-
 def plans() -> list[StepList]:
     """Lists of steps that have every operation among them."""
 
@@ -173,4 +156,4 @@ def _written(steps: StepList) -> bytes:
     return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in parts)
 
 
-FUZZED = Fuzzed("avro", SOURCES, packed_plans, seeds, seeds)
+FUZZED = Fuzzed("avro", SOURCES, packed_plans)

@@ -1,6 +1,7 @@
 """Decoders in C built with sanitizers, and what is fed to them (``fuzz.h``).
 
-``grow`` feeds one for so long and adds to its corpus (``json_corpus.txt`` and so on) what reaches new code.  Tests
+``grow`` feeds one for so long and adds to its corpus (``json_corpus.txt`` and so on) what reaches new code: of a new plan, begin with
+a line that is a good record of it.  Tests
 read the corpora, with every allocation failing once.  A decoder's own module says what it reads into.
 """
 
@@ -10,7 +11,7 @@ import hashlib
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -43,8 +44,6 @@ class Fuzzed:
     name: str
     sources: tuple[str, ...]
     plans: Callable[[], bytes]
-    seeds: Callable[[], list[str]]
-    least: Callable[[], list[str]]  # of the seeds, those that stay whatever reaches the same code
     others: Callable[[], tuple[Path, ...]] = tuple
 
     @property
@@ -78,23 +77,14 @@ class Fuzzed:
         return Fed(done.stdout.split(), *map(int, done.stderr.split()))
 
     def grow(self, seconds: int, seed: int) -> str:
-        """Make the corpus better; what came of it, in words.
-
-        Short inputs come first, so that of two that reach the same code the shorter one stays.
-        """
-        self.corpus.touch()
-        self._keep([*self.seeds(), *self.corpus.read_text().split()])
+        """Add to the corpus what reaches new code; what came of it, in words."""
         with tempfile.TemporaryDirectory() as folder:
             command = self.build(Path(folder))
             fed = self.run(command, 0, seconds, seed, seconds + 600)
-            self._keep(fed.kept)
-            least = {*self.least(), *self.run(command, 0, 0, seed, 600).kept}
-            self._keep(least)
             whole = blocks(command[0])
-        return f"{self.name}: {fed.tried} inputs tried, {len(least)} kept, {fed.reached} of {whole} blocks"
-
-    def _keep(self, inputs: Iterable[str]) -> None:
-        self.corpus.write_text("\n".join(sorted(set(inputs), key=lambda line: (len(line), line))) + "\n")
+        lines = {*self.corpus.read_text().split(), *fed.kept}
+        self.corpus.write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: (len(line), line))))
+        return f"{self.name}: {fed.tried} inputs tried, {len(lines)} kept, {fed.reached} of {whole} blocks"
 
 
 def blocks(program: str) -> int:
@@ -123,8 +113,3 @@ def fuzzed(name: str) -> Fuzzed:
     """The decoder of a name."""
     found: Fuzzed = import_module(f"tests.kit.{name}_fuzz").FUZZED
     return found
-
-
-def grow(name: str, seconds: int, seed: int) -> str:
-    """Feed the decoder of a name."""
-    return fuzzed(name).grow(seconds, seed)

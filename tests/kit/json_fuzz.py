@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from sparkcohort.runtime.values.json_plan import packed, plan
 from sparkcohort.runtime.values.types import ColumnType, array, mapping
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.fuzz import Fuzzed
-from tests.kit.json_records import MORE_NUMBERS, NUMBERS, PRIMITIVES, TEXTS
+from tests.kit.json_records import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (
@@ -39,28 +38,6 @@ TARGETS = [
 ]
 
 
-def seeds() -> list[str]:
-    """Every value for every primitive, and what is nested."""
-    whole = [*NUMBERS, *MORE_NUMBERS, "true", "false", "null", "[1]", '{"a": 1.50}', *map(json.dumps, TEXTS)]
-    names = "abcdefghijklmnop"[: len(PRIMITIVES)]
-    flat = [f"{{{json.dumps(name)}:{value}}}" for value in whole for name in names]  # short, so that a hit hits
-    nested = (
-        '{"o":{"n":1,"s":"x","n":"y"},"l":[{"n":1},{"n":"x"},null],"m":{"k":{"s":1.50},"k":{}},"ll":[[1],[],[2,3]],'
-        '"ml":{"a":["b"]},"e":{"z":[1,{}]},"d":[1e400,NaN],"l":3,"o":{"s":{"a":[true]}}}'
-    )
-    more = [
-        "",
-        " ",
-        "null",
-        "[]",
-        '"\\ud83d\\ude00"',
-        '{"o":"\\ud800"}',
-        '{"ll":[[1],["x"]],"ml":{"a":[[]]}} x',
-        nested,
-    ]
-    return [f"{number:02x}" + each.encode().hex() for number in range(len(TARGETS)) for each in [*flat, *more]]
-
-
 def yyjson() -> tuple[Path, ...]:
     """The source that the wheel was built from."""
     return (max((ROOT / ".cache" / "sources").glob("yyjson-*/")) / "yyjson.c",)
@@ -75,10 +52,4 @@ def plans() -> bytes:
     return b"".join(parts)
 
 
-def least() -> list[str]:
-    """What the corpus keeps, whatever else reaches the same code: a good record of every plan, and one that is no UTF-8."""
-    good = [f"{number:02x}" + b"{}".hex() for number in range(len(TARGETS))]
-    return [*good, "00" + b'{"a":"\xff"}'.hex()]
-
-
-FUZZED = Fuzzed("json", SOURCES, plans, seeds, least, yyjson)
+FUZZED = Fuzzed("json", SOURCES, plans, yyjson)

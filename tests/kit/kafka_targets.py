@@ -1,4 +1,4 @@
-"""What comes from Kafka's brokers and is read in Python, as targets of ``line_fuzz``."""
+"""What comes from Kafka's brokers and is read in Python, as targets of ``targets``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
-from sparkcohort.runtime.kafka import cluster_messages, fetch_messages, handover, run_epoch, sasl
+from sparkcohort.runtime.kafka import cluster_messages, handover, run_epoch, sasl
 from sparkcohort.runtime.kafka.fetch_messages import (
     MOST_UNUSABLE,
     MalformedResponse,
@@ -21,22 +20,14 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     metadata_answer,
     varint,
 )
-from sparkcohort.runtime.shell.kafka.fetch import compression, connection
+from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, Transport, TransportError
-from tests.kit.line_fuzz import Target
 from tests.kit.parts import Read, decoder
 from tests.kit.record_batches import CODECS, LOG_APPEND_TIME, Batch, Record, compressed, encoded, framed
+from tests.kit.targets import Target
 
 ID = bytes(range(16))
-ANSWERS: tuple[Any, ...] = (fetch_messages._Bytes, fetch_messages._body)
-CLUSTER: tuple[Any, ...] = (
-    metadata_answer,
-    fetch_messages._unusable,
-    fetch_messages._node,
-    fetch_messages._topic,
-    fetch_messages._leader,
-)
 
 
 def _int(*numbers: int) -> bytes:
@@ -272,14 +263,28 @@ def batch_seeds() -> Iterator[bytes]:
 
 
 TARGETS = (
-    Target("metadata", (*ANSWERS, *CLUSTER, address_error), metadata, lambda: [METADATA]),
-    Target("fetched", (*ANSWERS, fetch_answer, fetch_messages._read_partition, fetch_messages._read_aborted), fetched, lambda: [FETCHED]),
-    Target("epoch_ends", (*ANSWERS, cluster_messages.EpochEndsQuestion.read, cluster_messages._epoch_end), epoch_ends, lambda: [EPOCHS]),
-    Target("login", (connection._Setup._versions, connection._Setup._login, connection._Setup._authenticate, connection._Setup._ask, connection._Setup._receive), login, logins),
-    Target("frames", (FrameReader, Transport.recv_into), frames, lambda: [_framed(b"abc") + _framed(b"defgh" * 9) + _int(9)]),
-    Target("scram", (sasl.scram, sasl._challenge, sasl._attributes, sasl._binary), scram, lambda: [CHALLENGE + b"\nv=" + SIGNED, b"e=no\n"], (SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")),
-    Target("bearer", (sasl.bearer,), bearer, lambda: [b"", b"\xffno"]),
-    Target("run_epoch", (run_epoch.decode, run_epoch.encode, run_epoch.latest), run_records, lambda: [run_epoch.encode(run_epoch.CommitMetadata(7, 7000, "id", "pin", "plan", "topic", "host")).encode()]),
-    Target("handover", (handover.decode_handover, handover.encode_handover), handovers, lambda: [handover.encode_handover(handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", handover.RunName(7, "id"), "text")).encode()]),
-    Target("codecs", (compression,), batches, batch_seeds, (b"\x82SNAPPY\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b")),
-)  # fmt: skip
+    Target("metadata", metadata, lambda: [METADATA]),
+    Target("fetched", fetched, lambda: [FETCHED]),
+    Target("epoch_ends", epoch_ends, lambda: [EPOCHS]),
+    Target("login", login, logins),
+    Target("frames", frames, lambda: [_framed(b"abc") + _framed(b"defgh" * 9) + _int(9)]),
+    Target(
+        "scram", scram, lambda: [CHALLENGE + b"\nv=" + SIGNED, b"e=no\n"], (SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")
+    ),
+    Target("bearer", bearer, lambda: [b"", b"\xffno"]),
+    Target(
+        "run_epoch",
+        run_records,
+        lambda: [run_epoch.encode(run_epoch.CommitMetadata(7, 7000, "id", "pin", "plan", "topic", "host")).encode()],
+    ),
+    Target(
+        "handover",
+        handovers,
+        lambda: [
+            handover.encode_handover(
+                handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", handover.RunName(7, "id"), "text")
+            ).encode()
+        ],
+    ),
+    Target("codecs", batches, batch_seeds, (b"\x82SNAPPY\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b")),
+)

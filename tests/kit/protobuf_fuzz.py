@@ -12,20 +12,7 @@ from sparkcohort.runtime.values.protobuf.steps import MessageSteps
 from sparkcohort.runtime.values.types import STRING, array, packed
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.fuzz import Fuzzed
-from tests.kit.protobuf_schemas import (
-    I32,
-    I64,
-    KEYS,
-    NUMBERS,
-    TEXTS,
-    Proto,
-    enum,
-    field,
-    file_set,
-    message,
-    tagged,
-    varint,
-)
+from tests.kit.protobuf_schemas import KEYS, NUMBERS, TEXTS, Proto, enum, field, file_set, message
 
 SOURCES = (
     "values/protobuf.c",
@@ -36,15 +23,6 @@ SOURCES = (
     "arrow/utf8.c",
 )
 SCALARS = (*NUMBERS, *TEXTS, Proto.TYPE_ENUM)
-FRAME = b"\0\0\0\0\7\2\0"
-
-
-def _wire_type(kind: int) -> int:
-    return 2 if kind in TEXTS else 5 if kind in I32 else 1 if kind in I64 else 0
-
-
-def _bytes(kind: int) -> bytes:
-    return {0: b"\x02", 1: b"12345678", 2: b"ab", 5: b"1234"}[_wire_type(kind)]
 
 
 def _scalar(name: str, number: int, kind: Any, label: Any = Proto.LABEL_OPTIONAL) -> Any:
@@ -99,60 +77,6 @@ def everything(syntax: str) -> bytes:
     return file_set(made, inner, deep, syntax=syntax, enums=(enum(),))
 
 
-DEEP = tagged(1, 0, b"\x07") + tagged(2, 2, b"\x00\x01") + tagged(2, 0, b"\x02") + tagged(4, 0, b"\x01")
-INNER = tagged(1, 0, b"\x01") + tagged(2, 2, "ä".encode()) + tagged(3, 2, DEEP)
-TIME = tagged(1, 0, varint(1_700_000_000)) + tagged(2, 0, varint(999_999_999))
-
-
-def parts() -> list[bytes]:
-    """Records, each with something of its own."""
-    scalars = [tagged(1 + place, _wire_type(kind), _bytes(kind)) for place, kind in enumerate(SCALARS)]
-    lists = [tagged(101 + place, _wire_type(kind), _bytes(kind)) * 2 for place, kind in enumerate(SCALARS)]
-    many = [tagged(101 + place, 2, 3 * _bytes(kind)) for place, kind in enumerate(SCALARS) if kind not in TEXTS]
-    inner = [tagged(number, 2, INNER) for number in (30, 31, 41)]
-    return [
-        b"",
-        b"".join(scalars),
-        b"".join(lists),
-        b"".join(many),
-        b"".join(reversed([*lists, *many, *scalars])),
-        b"".join(inner * 2),
-        tagged(32, 2, tagged(1, 2, b"k") + tagged(2, 2, INNER))
-        + tagged(32, 2, b"")
-        + tagged(33, 2, tagged(2, 0, b"\x01")),
-        tagged(34, 2, TIME) + tagged(35, 2, TIME) * 2 + tagged(34, 2, tagged(2, 0, varint(-1))),
-        tagged(36, 3, INNER) * 2 + tagged(37, 3, INNER) * 2 + tagged(99, 3, tagged(98, 3, b"")),
-        tagged(40, 2, b"a") + tagged(41, 2, INNER) + tagged(42, 0, b"\x01") + tagged(41, 2, b""),
-        tagged(41, 2, INNER) + tagged(40, 2, b"a"),
-        tagged(14, 0, varint(-5)) + tagged(30, 2, tagged(1, 0, b"\x09")),
-        tagged(31, 2, tagged(3, 2, tagged(2, 2, b"\x00\x09\x01") + tagged(4, 0, b"\x01"))),
-        tagged(60, 1, b"12345678") + tagged(61, 5, b"1234") + tagged(62, 2, b"abc"),
-        *(record[0] for record in BROKEN),
-    ]
-
-
-BROKEN: list[tuple[bytes, str]] = [
-    (b"\x08", "ends after a tag"),
-    (b"\x08" + b"\xff" * 11, "a number of eleven bytes"),
-    (tagged(16, 2, b"\xff\xc0")[:-1], "ends in a string"),
-    (tagged(14, 2, b"\xff"), "no UTF-8"),
-    (tagged(13, 2, b"\xff"), "no UTF-8"),
-    (tagged(114, 2, b"\xff"), "no UTF-8"),
-    (tagged(14, 2, b""), "an empty one"),
-    (b"\x00\x00", "the field 0"),
-    (b"\x0e", "wire type 6"),
-    (b"\x0c", "the end of a group"),
-    (tagged(99, 3, b"")[:-1] + b"\x01", "another end"),
-    (tagged(34, 2, tagged(1, 0, varint(1 << 62))), "a late time"),
-    (tagged(16, 0, b"\x63"), "no enum"),
-    (tagged(1, 5, b"1234"), "another type"),
-    (tagged(101, 2, b"123"), "a list that is cut"),
-    (tagged(41, 2, b"\x08"), "ends inside"),
-    (b"\x7a\xff\xff\xff\xff\x0f", "a negative length"),
-    (b"\x9b\x06" * 101, "deep groups"),
-]
-
-
 def found(syntax: str) -> MessageDescriptor:
     """The message."""
     return parse_message(everything(syntax), "p.M")
@@ -171,15 +95,6 @@ def plans() -> list[tuple[MessageSteps, bool]]:
     ]
 
 
-def seeds() -> list[str]:
-    """Every record for every plan."""
-    return [
-        (bytes([number]) + (FRAME if framed else b"") + record).hex()
-        for number, (_, framed) in enumerate(plans())
-        for record in parts()
-    ]
-
-
 def packed_plans() -> bytes:
     """As the program reads them."""
     everything = plans()
@@ -195,4 +110,4 @@ def _written(steps: MessageSteps, framed: bool) -> bytes:
     return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in written)
 
 
-FUZZED = Fuzzed("protobuf", SOURCES, packed_plans, seeds, seeds)
+FUZZED = Fuzzed("protobuf", SOURCES, packed_plans)

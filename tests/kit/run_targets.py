@@ -1,4 +1,4 @@
-"""What a run's own processes, its checkpoint and its registry say and is read in Python, as targets of ``line_fuzz``."""
+"""What a run's own processes, its checkpoint and its registry say and is read in Python, as targets of ``targets``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from sparkcohort.assignors import Load
 from sparkcohort.cli.checkpoint import logs
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime.group import journal, replay, validation
+from sparkcohort.runtime.group import journal, validation
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls, codec, consumer_protocol, offsets_json
@@ -24,7 +24,6 @@ from sparkcohort.runtime.protocol.consumer_protocol import Assignment, Malformed
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import agent_config, task_requests
-from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import (
     BUFFER,
@@ -37,10 +36,10 @@ from sparkcohort.runtime.shell.agent.task_frames import (
 )
 from sparkcohort.runtime.shell.coordinator import group_journal
 from sparkcohort.runtime.values.avro import schema as avro_schema
-from sparkcohort.runtime.values.protobuf import descriptor, wire
+from sparkcohort.runtime.values.protobuf import descriptor
 from tests.kit.group_world import EMBEDDED, SESSION_MS, World
-from tests.kit.line_fuzz import Target
 from tests.kit.protobuf_fuzz import everything
+from tests.kit.targets import Target
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("ü", 1)
 RANGE = Range("t", 0, 5, 9)
@@ -370,17 +369,24 @@ KEYS = (
 )
 
 TARGETS = (
-    Target("subscription", (consumer_protocol.decode_subscription, consumer_protocol._ByteReader, consumer_protocol.ConsumerEmbedded, validation), subscriptions, _joins),
-    Target("assignment", (consumer_protocol.decode_assignment, consumer_protocol._ByteReader), assignments, lambda: [consumer_protocol.encode_assignment(Assignment((T0, T1), b"x"))]),
-    Target("messages", (codec,), group_messages, lambda: map(codec.encode, MESSAGES), tuple(name.encode() for name in codec._KINDS)),
-    Target("calls", (calls,), run_calls, _calls, KEYS),
-    Target("loads", (load_report.decode, load_report._rows, load_report._row), loads, lambda: [load_report.encode("m", {T0: Load(1.5, 3, 2)})]),
-    Target("task_request", (task_requests,), task_request, _requests, (*KEYS, b'{"token": "token"')),
-    Target("agent_config", (agent_config.from_json,), config, lambda: [json.dumps(CONFIG).encode()]),
-    Target("agent_answer", (TaskClient, BufferConsumer), agent_answer, agent_answers, KEYS),
-    Target("offsets", (offsets_json,), offsets, lambda: [OFFSETS.encode()]),
-    Target("checkpoint", (logs,), checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
-    Target("journal", (journal.frames, journal.restore_group, group_journal._predecessor, group_journal._has_ended, replay), journals, _journals, tuple(name.encode() for name in journal._KINDS)),
-    Target("avro_schema", (avro_schema,), avro, lambda: [AVRO.encode()], (b'"record"', b'"enum"', b'"decimal"', b'"uuid"', b'"duration"', b'"items"', b'"R"')),
-    Target("descriptors", (descriptor, wire), protobuf, lambda: [everything("proto2"), everything("proto3")]),
-)  # fmt: skip
+    Target("subscription", subscriptions, _joins),
+    Target("assignment", assignments, lambda: [consumer_protocol.encode_assignment(Assignment((T0, T1), b"x"))]),
+    Target(
+        "messages", group_messages, lambda: map(codec.encode, MESSAGES), tuple(name.encode() for name in codec._KINDS)
+    ),
+    Target("calls", run_calls, _calls, KEYS),
+    Target("loads", loads, lambda: [load_report.encode("m", {T0: Load(1.5, 3, 2)})]),
+    Target("task_request", task_request, _requests, (*KEYS, b'{"token": "token"')),
+    Target("agent_config", config, lambda: [json.dumps(CONFIG).encode()]),
+    Target("agent_answer", agent_answer, agent_answers, KEYS),
+    Target("offsets", offsets, lambda: [OFFSETS.encode()]),
+    Target("checkpoint", checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
+    Target("journal", journals, _journals, tuple(name.encode() for name in journal._KINDS)),
+    Target(
+        "avro_schema",
+        avro,
+        lambda: [AVRO.encode()],
+        (b'"record"', b'"enum"', b'"decimal"', b'"uuid"', b'"duration"', b'"items"', b'"R"'),
+    ),
+    Target("descriptors", protobuf, lambda: [everything("proto2"), everything("proto3")]),
+)

@@ -1,8 +1,7 @@
 """The native part as Python loads it, built with sanitizers, in a Python of their own.
 
     run(build(folder), "-m", "tests.kit.sanitized")                         # all corpora, once
-    run(build(folder), "-m", "tests.kit.sanitized", "codecs", "60", "1")    # one target of line_fuzz, for so long
-    grow(target, 60, 1)                                                     # the same, built and all: what ``make fuzz`` does
+    feed(target, 60, 1)                                                     # one target, built and all: what ``make fuzz`` does
 
 What knows Python (buffers, offsets, frames, lists of bad rows, decompression) is in no harness; here it is.  What reads bytes in
 Python is fed with its corpora, too, of which some go through the native part.
@@ -29,11 +28,11 @@ from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, line_fuzz, protobuf_fuzz, run_targets
+from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, protobuf_fuzz, run_targets, targets
 from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized
-from tests.kit.line_fuzz import Target, escaped, replay
 from tests.kit.parts import decoder
+from tests.kit.targets import Target, escaped, replay
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 READERS: Final = {target.name: target for target in (*kafka_targets.TARGETS, *run_targets.TARGETS)}
@@ -93,22 +92,22 @@ def run(folder: Path, *program: str, timeout_s: float = 500) -> str:
     return done.stdout
 
 
-def grow(target: Target, seconds: int, seed: int) -> str:
-    """As ``line_fuzz.grow``, for what reads bytes by the native part."""
+def feed(target: Target, seconds: int, seed: int) -> str:
+    """As ``targets.feed``, in a Python whose native part is built with sanitizers."""
     with tempfile.TemporaryDirectory() as folder:
         program = ("-m", "tests.kit.sanitized", target.name, str(seconds), str(seed))
         return run(build(Path(folder)), *program, timeout_s=seconds + 600).strip()
 
 
-def feed(target: Target, seconds: int, seed: int) -> str:
-    """In that Python: feed a target, with each input in the file before it is read."""
+def feed_here(target: Target, seconds: int, seed: int) -> str:
+    """In that Python: each input is in the file before it is read."""
     last = os.open(os.environ[LAST], os.O_WRONLY | os.O_CREAT, 0o600)
 
     def check(data: bytes) -> None:
         os.pwrite(last, len(data).to_bytes(4) + data, 0)
         target.check(data)
 
-    return line_fuzz.grow(replace(target, check=check), seconds, seed)
+    return targets.feed(replace(target, check=check), seconds, seed)
 
 
 def feed_json() -> int:
@@ -192,6 +191,6 @@ def _feed(decoder: JsonValues | AvroValues | ProtobufValues, column: Any) -> int
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        sys.stdout.write(feed(READERS[sys.argv[1]], int(sys.argv[2]), int(sys.argv[3])))
+        sys.stdout.write(feed_here(READERS[sys.argv[1]], int(sys.argv[2]), int(sys.argv[3])))
     else:
         sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()} {feed_batches()} {feed_readers()}\n")
