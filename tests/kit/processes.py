@@ -112,12 +112,3 @@ def kill_run(run: str) -> None:
     for process in marked(run):
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal.SIGKILL)
-
-
-def cpu_seconds(processes: list[psutil.Process]) -> float:
-    """User and system time of these processes, their reaped children's included."""
-    total = 0.0
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            total += sum(process.cpu_times()[:4])
-    return total

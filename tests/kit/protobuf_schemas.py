@@ -1,4 +1,4 @@
-"""Drawn Protobuf messages as descriptor sets, records for them as any writer may write them, and Google's own reading."""
+"""Drawn Protobuf messages as descriptor sets, records for them as any writer may write them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__)
-
 
 def token(subject: str, ends: float, began: float | None = None) -> str:
     """An unsecured JSON web token (RFC 7515, A.5)."""

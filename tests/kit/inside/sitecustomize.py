@@ -58,16 +58,5 @@ def install(faults: Faults) -> None:
     task_server._send = send
 
 
-def strike(name: str, told: Path) -> None:
-    """Fail each call of the threads of this name once, and write down which (see ``tests.kit.thread_faults``)."""
-    import pytest
-
-    from tests.kit.thread_faults import ThreadFaults
-
-    ThreadFaults(pytest.MonkeyPatch(), name).told = told
-
-
-if "COHORT_THREAD_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
-    strike(os.environ["COHORT_THREAD_FAULTS"].split(":")[0], Path(os.environ["COHORT_THREAD_FAULTS"].split(":")[1]))
 if "COHORT_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
     install(Faults(Path(os.environ["COHORT_FAULTS"])))
