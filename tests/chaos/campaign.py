@@ -6,13 +6,11 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message
 
 from tests.chaos.endings import Excuses
 from tests.chaos.faults import Scene, at_work
@@ -22,7 +20,7 @@ from tests.chaos.schedule import BROKERS, Fault
 from tests.chaos.watch import Watch
 from tests.kit import delivery
 from tests.kit.broker import Cluster
-from tests.kit.produce import producer, value_of
+from tests.kit.produce import Steady
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 12
@@ -31,9 +29,9 @@ AFTER_S: Final = 30.0
 """A standstill that ends so long after a fault is still that fault's."""
 READ_S: Final = 420.0
 NEVER_GIVES_UP: Final[dict[str, str | int | bool]] = {
-    "enable_idempotence": True,
     "message_timeout_ms": 0,
     "max_in_flight": 5,
+    "reconnect_backoff_max_ms": 500,
 }
 PROPERTIES: Final = {
     "offsets.topic.replication.factor": "3",
@@ -65,41 +63,6 @@ class Outcome:
         return self.verdict.well and not self.grown
 
 
-class Producing:
-    """A thread that writes; ``acknowledged`` counts what the cluster said it has."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._client = producer(bootstrap, reconnect_backoff_max_ms=500, **NEVER_GIVES_UP)
-        self.acknowledged: Counter[str] = Counter()
-        self.sent = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="chaos-producer", daemon=True)
-
-    def start(self) -> None:
-        """Write from now on."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Write no more, and wait until the cluster has what was written."""
-        self._stop.set()
-        self._thread.join(60)
-        self._client.flush(120)
-
-    def _told(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.acknowledged[f"{TOPIC}-{message.partition()}"] += 1
-
-    def _run(self) -> None:
-        began = time.monotonic()
-        while not self._stop.wait(0.02):
-            for number in range(self.sent, int((time.monotonic() - began) * RATE)):
-                sequence, partition = divmod(number, PARTITIONS)
-                with suppress(BufferError, KafkaException):  # the cluster has been away for long
-                    self._client.produce(TOPIC, value_of(partition, sequence), b"%d" % sequence, partition, self._told)
-                self.sent = number + 1
-            self._client.poll(0)
-
-
 class Campaign:
     """A cluster, a query and a schedule."""
 
@@ -117,15 +80,14 @@ class Campaign:
             cluster.admin.create_topic(TOPIC, assignment=everywhere)
             query = QueryUnderTest(self._folder, self._options(cluster), self._is_excused, self._tell)
             watch = Watch(query, lambda: _named(cluster.admin.committed(TOPIC)))
-            producing = Producing(cluster.bootstrap)
+            producing = Steady(cluster.bootstrap, TOPIC, partitions=PARTITIONS, rate=RATE, conf=NEVER_GIVES_UP)
             try:
                 query.open()
-                producing.start()
-                query.wait_for_batches(READ_S)
-                watch.start()
-                self._hurt(Scene(cluster, query))
-                producing.close()
-                cluster.start()
+                with producing:
+                    query.wait_for_batches(READ_S)
+                    watch.start()
+                    self._hurt(Scene(cluster, query))
+                    cluster.start()
                 self._tell("all is healed; it reads to the end")
                 query.wait_until_read(READ_S)
                 watch.close()
@@ -196,14 +158,13 @@ class Campaign:
 
     # --- judging ------------------------------------------------------------------------------------
 
-    def _outcome(self, cluster: Cluster, query: QueryUnderTest, watch: Watch, producing: Producing) -> Outcome:
+    def _outcome(self, cluster: Cluster, query: QueryUnderTest, watch: Watch, producing: Steady) -> Outcome:
         held = delivery.held(cluster.bootstrap, [TOPIC])
         delivered = delivery.from_parquet(query.out)
         report = delivery.check(delivered, held)
         wrong = [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
-        evidence = Evidence(
-            _offsets(held), producing.acknowledged, _by_batch(delivered), query.ranges(), watch.commits, wrong
-        )
+        acknowledged = {f"{TOPIC}-{number}": count for number, count in producing.counts.items()}
+        evidence = Evidence(_offsets(held), acknowledged, _by_batch(delivered), query.ranges(), watch.commits, wrong)
         hits = [hit for several in self._hits.values() for hit in several]
         return Outcome(
             judge(evidence, query.unexcused),

@@ -449,23 +449,9 @@ class Cluster:
 class Broker(Cluster):
     """A cluster of one broker, with that broker's own stop, kill, pause and resume."""
 
-    def __init__(
-        self,
-        *,
-        users: Mapping[str, str] | None = None,
-        scram: Mapping[str, str] | None = None,
-        tls: bool = False,
-        tokens: bool = False,
-        host: str = "127.0.0.1",
-        heap_mb: int = 512,
-        java_options: Sequence[str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        doors: Mapping[str, tuple[int, int]] | None = None,
-    ) -> None:
+    def __init__(self, **options: Any) -> None:
         """As ``Cluster(1)``."""
-        more: dict[str, Any] = {"host": host, "heap_mb": heap_mb, "properties": properties, "doors": doors}
-        more["java_options"] = java_options
-        super().__init__(1, users=users, scram=scram, tls=tls, tokens=tokens, **more)
+        super().__init__(1, **options)
 
     @property
     def pid(self) -> int:

@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.kit.spark_avro import JavaProgram, sorted_maps
+from tests.kit.java_program import JavaProgram
+from tests.kit.spark_avro import sorted_maps
 
 
 class JavaProtobuf(JavaProgram):

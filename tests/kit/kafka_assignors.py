@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import select
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import TypeAlias
 
 from sparkcohort.assignors import MemberSubscription, Partition, Racks
 from tests.kit.class_archives import quick
-from tests.kit.jars import class_path, java
+from tests.kit.jars import class_path
+from tests.kit.java_program import JavaProgram
 
-SOURCE: Final = Path(__file__).with_name("java") / "KafkaAssignors.java"
-ANSWER_S: Final = 60.0
-QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 Given: TypeAlias = Mapping[str, tuple[Partition, ...]]
 
 
@@ -49,47 +44,21 @@ class Raised(Exception):
     """Kafka's assignor raised; the text has the exception's class and message."""
 
 
-class KafkaAssignors:
-    """One JVM that answers any number of cases; a context manager.  Needs a Java with its compiler."""
+class KafkaAssignors(JavaProgram):
+    """Kafka's assignors by their names."""
 
-    def __enter__(self) -> Self:
-        """Start it; the first question waits until it is up."""
-        command = [
-            "setpriv",
-            "--pdeathsig",
-            "KILL",
-            java(),
-            *quick("broker"),
-            QUIET,
-            "-cp",
-            class_path("broker"),
-            str(SOURCE),
-        ]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        return self
+    source = Path(__file__).with_name("java") / "KafkaAssignors.java"
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.communicate()
+    def arguments(self) -> list[str]:
+        """Java's, with the broker's jars."""
+        return [*quick("broker"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path("broker")]
 
-    def ask(self, assignor: str, case: Case) -> Given:
+    def assign(self, assignor: str, case: Case) -> Given:
         """What Kafka's assignor of this name gives, sorted; raises ``Raised``."""
-        process = self._process
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("the JVM has no pipes")
-        process.stdin.write("\n".join([*case.lines(), f"assign {assignor}"]) + "\n")
-        process.stdin.flush()
-        waiting = select.poll()  # select() takes no descriptor above 1,023
-        waiting.register(process.stdout, select.POLLIN)
-        ready = waiting.poll(1000 * ANSWER_S)
-        words = process.stdout.readline().split() if ready else []
-        match words:
-            case ["given", *pairs]:
-                return {name: _partitions(given) for name, given in sorted(zip(pairs[::2], pairs[1::2], strict=True))}
-            case ["raised", *said]:
-                raise Raised(" ".join(said))
-        raise RuntimeError(f"the JVM said {words} (status {process.poll()}): is its Java a JDK (javac)?")
+        kind, *words = self.ask("\n".join([*case.lines(), f"assign {assignor}"])).split()
+        if kind == "raised":
+            raise Raised(" ".join(words))
+        return {name: _partitions(given) for name, given in sorted(zip(words[::2], words[1::2], strict=True))}
 
 
 def _partitions(word: str) -> tuple[Partition, ...]:

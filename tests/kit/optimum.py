@@ -20,6 +20,8 @@ from typing import NamedTuple
 from sparkcohort.assignors import MemberSubscription, Partition, Racks
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.sticky import balance_partitions
+from tests.kit.assignor_cases import Known, fresh, lived
+from tests.kit.kafka_assignors import Case
 
 Members = Mapping[str, MemberSubscription]
 Owner = Mapping[Partition, str]
@@ -32,14 +34,6 @@ class Cost(NamedTuple):
     far: int
     moves: int
     ages: int
-
-
-class Group(NamedTuple):
-    """What an assignor is asked about."""
-
-    topics: dict[str, int]
-    members: dict[str, MemberSubscription]
-    racks: dict[str, list[list[str]]]
 
 
 def cost(target: Mapping[str, Collection[Partition]], members: Members, owner: Owner, racks: Racks) -> Cost:
@@ -114,76 +108,32 @@ def _edges(
     return [(giver, taker, price, what) for taker, (price, what) in best.items() if taker != giver]
 
 
-# --- groups ------------------------------------------------------------------------------------------
-
-
-def drawn(random: Random) -> Group:
-    """A small group of any kind: alike, of some kinds, in a ring; with racks or without; and what has happened to it."""
-    most = random.choice((3, 5, 9))
-    topics = {f"t{n}": random.randint(0, most + 3) for n in range(random.randint(1, most // 2 + 1))}
-    names, letters = tuple(topics), "abcd"[: random.randint(1, 4)]
-    shape = random.choice(("alike", "kinds", "random", "ring"))
-    kinds = [names, names[:-1] or names, names[1:] or names]
-
-    def wanted(number: int) -> tuple[str, ...]:
-        if shape == "random":
-            return tuple(topic for topic in names if random.random() < 0.6)
-        if shape == "ring":
-            return tuple(dict.fromkeys((names[number % len(names)], names[(number + 1) % len(names)])))
-        return random.choice(kinds) if shape == "kinds" else names
-
-    def member(number: int) -> MemberSubscription:
-        return MemberSubscription(wanted(number), rack=random.choice((*letters, *letters, None)))
-
-    known = random.random() < 0.75
-    racks = {t: [random.sample(letters, random.random() < 0.9) for _ in range(n)] for t, n in topics.items() if known}
-    members = {f"m{number}": member(number) for number in range(random.randint(1, most + 2))}
-    _happens(random, random.choice(EVENTS), Group(topics, members, racks))
-    if random.random() < 0.3:
-        members |= {f"n{number}": member(number) for number in range(random.choice((1, 1, 2)))}
-    return Group(topics, members, racks)
-
-
-EVENTS = ("fresh", "any", "any", "settled", "left", "grown")
-
-
-def _happens(random: Random, event: str, group: Group) -> None:
-    """Members own nothing, anything, or what they were given before one left or a topic grew."""
-    topics, members, racks = group
-    if event == "fresh":
-        return
-    given: Mapping[str, Collection[Partition]] = balance_partitions(topics, members, None, random.choice((racks, {})))
-    if event == "any":
-        free = [(topic, number) for topic, count in topics.items() for number in range(count + 1)]
-        random.shuffle(free)
-        given = {
-            name: [free.pop() for _ in range(min(random.choice((0, 0, 1, 3, 6, 10)), len(free)))] for name in members
-        }
+def drawn(seed: int) -> Case:
+    """A small group of any kind, in racks or not: one that begins, or one to which something has happened; what is owned has an age."""
+    random = Random(seed)
+    racks: Known = random.choice(("none", "some", "all"))
+    case = fresh(seed, racks=racks) if random.random() < 0.2 else lived(seed, racks=racks)
     ages = random.choice(((1,), (1, 2, 3)))
-    for name, said in members.items():
-        since = {partition: random.choice(ages) for partition in given[name]}
-        members[name] = replace(said, owned=tuple(given[name]), generation=random.choice((3, 3, 3, 2)), since=since)
-    if event == "left" and len(members) > 1:
-        del members[random.choice(list(members))]
-    elif event == "grown":
-        topic = random.choice(list(topics))
-        topics[topic] += 2
-        racks.get(topic, []).extend(([], []))
+    members = {
+        name: replace(said, since={partition: random.choice(ages) for partition in said.owned})
+        for name, said in case.members.items()
+    }
+    return replace(case, members=members)
 
 
 def wrong(seed: int) -> str:
     """What a drawn group's target costs too much, in words; empty when nothing is better."""
-    ours, best = both(drawn(Random(seed)))
+    ours, best = both(drawn(seed))
     return f"seed {seed}: {ours}, the least is {best}" if ours != best else ""
 
 
-def both(group: Group) -> tuple[Cost, Cost]:
+def both(case: Case) -> tuple[Cost, Cost]:
     """What the sticky assignors' target costs, and the least."""
-    topics, members, racks = group
+    topics, members, racks = case.topics, case.members, case.racks
     known = resolve_ownership(topics, members)
     ours = cost(balance_partitions(topics, members, known, racks), members, known.owner, racks)
     best = least(topics, members, known.owner, racks)
-    assert best <= ours, f"the optimum of {group} is none"
+    assert best <= ours, f"the optimum of {case} is none"
     return ours, best
 
 

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from sparkcohort.cli.main import cli
+from sparkcohort.runtime.group.table import DIFFERENCES, TABLE, Effect, GroupState, Input, Row, diagram
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.declaration import Option
@@ -114,6 +115,40 @@ def _meaning(option: Option) -> str:
     return f"*{word}* ({option.doc}): {option.instead}".replace("|", "\\|")
 
 
+def state_diagram() -> str:
+    """The states, and what moves the group between them."""
+    return f"```mermaid\n{diagram()}```"
+
+
+def request_table() -> str:
+    """What the group makes of each input in each state."""
+    head = f"| | {' | '.join(GroupState)} |"
+    rule = "|---" * (len(GroupState) + 1) + "|"
+    rows = [
+        f"| {met.value} | {' | '.join(_request_cell(TABLE[state][met]) for state in GroupState)} |" for met in Input
+    ]
+    return "\n".join([head, rule, *rows])
+
+
+def _request_cell(row: Row) -> str:
+    if row.effect is Effect.IGNORE:
+        return "–"
+    done = [] if row.effect in {Effect.REFUSE, Effect.SIGNAL} else [row.effect.value]
+    error = [f"`{row.error.name}`"] if row.error else []
+    text = ", ".join(done + error) + (f" → {row.next_state}" if row.next_state else "")
+    return text + (f" [{_number(row.differs)}]" if row.differs else "")
+
+
+def _number(name: str) -> int:
+    return list(DIFFERENCES).index(name) + 1
+
+
+def differences_table() -> str:
+    """Where the group answers otherwise than Kafka's."""
+    rows = [f"| {_number(name)} | {' | '.join(difference[:2])} |" for name, difference in DIFFERENCES.items()]
+    return "\n".join(["| | Kafka | here |", "|---|---|---|", *rows])
+
+
 def section(text: str, name: str) -> str:
     """What stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``."""
     found = re.search(f"<!-- {name}:begin -->\n(.*?)\n?<!-- {name}:end -->", text, re.DOTALL)
@@ -152,6 +187,7 @@ def simulated() -> str:
     return "```\n" + "\n".join(blocks) + "```"
 
 
+PROTOCOL: Final = DOCS / "audit/group-protocol.md"
 SIMULATE: Final = DOCS / "guides/who-reads-what.md"
 GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "options": (DOCS / "options.md", options_table),
@@ -159,6 +195,9 @@ GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "alerts": (DOCS / "operate/monitoring.md", alerts_table),
     "recordings": (DOCS / "operate/monitoring.md", recordings_table),
     "codes": (DOCS / "reference/names.md", codes_list),
+    "diagram": (PROTOCOL, state_diagram),
+    "table": (PROTOCOL, request_table),
+    "differences": (PROTOCOL, differences_table),
     "simulate": (SIMULATE, simulated),
     "scenarios": (DOCS / "audit/scenarios.md", scenarios.summary),
     "pipeline": (README, lambda: example("pipeline")),

@@ -18,8 +18,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -29,6 +29,7 @@ from tests.kit.waiting import wait_until
 
 FLUSH_TIMEOUT_S = 120.0
 Headers = list[tuple[str, bytes | None]]
+NO_CONF: Mapping[str, str | int | bool] = MappingProxyType({})
 
 
 def value_of(partition: int, sequence: int, size: int = 100) -> bytes:
@@ -170,12 +171,19 @@ class Steady:
     """A thread that keeps writing ``rate`` records a second, round-robin; ``counts`` are final after the block."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, partitions: int | Sequence[int], rate: int, first: int = 0
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int | Sequence[int],
+        rate: int,
+        first: int = 0,
+        conf: Mapping[str, str | int | bool] = NO_CONF,
     ) -> None:
         """Nothing is written before the block is entered; ``partitions`` is how many from 0 on, or which."""
         self._partitions = range(partitions) if isinstance(partitions, int) else partitions
         self._topic, self._rate, self._first = topic, rate, first
-        self._client = producer(bootstrap, enable_idempotence=True)
+        self._client = producer(bootstrap, enable_idempotence=True, **conf)
         self._seen = Acknowledged()
         self._stop = threading.Event()
         self._sent = 0

@@ -3,64 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import select
 import struct
-import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
-
-import pyspark
+from typing import Any
 
 from sparkcohort.runtime.values.types import ColumnType
-from tests.kit.jars import QUICK, java
-
-JARS: Final = Path(pyspark.__file__).parent / "jars"
-OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")]
-ANSWER_S: Final = 60.0
-
-
-class JavaProgram:
-    """One JVM that answers questions, a line each; a context manager.  Needs a Java with its compiler."""
-
-    source: Path
-
-    def __enter__(self) -> Self:
-        """Start it; the first question waits until it is up."""
-        command = [
-            "setpriv",
-            "--pdeathsig",
-            "KILL",
-            java(),
-            *QUICK,
-            *OPENED,
-            "-cp",
-            f"{JARS}{os.sep}*",
-            str(self.source),
-        ]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.communicate()
-
-    def ask(self, question: str) -> str:
-        """The answer to a line."""
-        process = self._process
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("the JVM has no pipes")
-        process.stdin.write(question + "\n")
-        process.stdin.flush()
-        waiting = select.poll()
-        waiting.register(process.stdout, select.POLLIN)
-        if not waiting.poll(1000 * ANSWER_S):
-            raise TimeoutError(question)
-        return process.stdout.readline().rstrip("\n")
+from tests.kit.java_program import JavaProgram
 
 
 class SparkAvro(JavaProgram):

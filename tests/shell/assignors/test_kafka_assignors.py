@@ -45,7 +45,7 @@ def _unlike(kafka: KafkaAssignors, name: str, cases: Iterable[Case]) -> list[str
     return [
         f"{name}, case {number}:\n{case}\nKafka's {theirs}\nours    {mine}"
         for number, case in enumerate(cases)
-        if (theirs := kafka.ask(name, case)) != (mine := ours(name)(case))
+        if (theirs := kafka.assign(name, case)) != (mine := ours(name)(case))
     ]
 
 
@@ -124,7 +124,7 @@ def _compared(kafka: KafkaAssignors, name: str, cases: list[Case]) -> list[Compa
     for case in cases:
         mine = settle(ours(name), case)[1]
         try:
-            both = Compared(case, mine, settle(lambda now: kafka.ask(name, now), case)[1])
+            both = Compared(case, mine, settle(lambda now: kafka.assign(name, now), case)[1])
         except Raised:
             both = Compared(case, mine, [])
         assert _wrong(case, name, mine) == [], both
@@ -182,7 +182,7 @@ def test_who_keeps_more_depends_on_the_hash_of_its_name(kafka: KafkaAssignors) -
 
     short, long = group("a", "b", "c"), group("consumer1", "consumer2", "consumer3")
     for case, theirs in ((short, [2, 1, 0]), (long, [1, 2, 0])):
-        assert [len(given) for given in kafka.ask("cooperative-sticky", case).values()] == theirs
+        assert [len(given) for given in kafka.assign("cooperative-sticky", case).values()] == theirs
         assert [len(given) for given in ours("cooperative-sticky")(case).values()] == [2, 1, 0]
 
 
@@ -190,15 +190,15 @@ def test_who_keeps_more_depends_on_the_hash_of_its_name(kafka: KafkaAssignors) -
 def test_a_member_that_wants_nothing_gets_nothing(kafka: KafkaAssignors, name: str) -> None:
     """Kafka's gives partitions to a non-subscriber that is looked at first."""
     case = Case({"t": 4}, {"a": MemberSubscription(()), "b": MemberSubscription(("t",))})
-    assert kafka.ask(name, case)["a"] == (("t", 0), ("t", 2))
+    assert kafka.assign(name, case)["a"] == (("t", 0), ("t", 2))
     assert ours(name)(case) == {"a": (), "b": tuple(("t", number) for number in range(4))}
 
 
 def test_a_stale_claim_does_not_win(kafka: KafkaAssignors) -> None:
     """In version 1 Kafka's takes t-0 from a, which claims it of generation 5, for b, which does so of generation 4."""
     claims = _claims(("a", 5, (("t", 0), ("t", 1))), ("b", 4, (("t", 0), ("t", 2))), topics=("t",))
-    assert kafka.ask("cooperative-sticky", Case({"t": 4}, claims, version=1))["b"] == (("t", 0), ("t", 2))
-    assert kafka.ask("cooperative-sticky", Case({"t": 4}, claims))["a"] == (("t", 0), ("t", 1))
+    assert kafka.assign("cooperative-sticky", Case({"t": 4}, claims, version=1))["b"] == (("t", 0), ("t", 2))
+    assert kafka.assign("cooperative-sticky", Case({"t": 4}, claims))["a"] == (("t", 0), ("t", 1))
     assert ours("cooperative-sticky")(Case({"t": 4}, claims)) == {"a": (("t", 0), ("t", 1)), "b": (("t", 2), ("t", 3))}
 
 
@@ -208,9 +208,9 @@ def test_a_topic_made_anew_with_fewer_partitions(kafka: KafkaAssignors, name: st
     old = _claims(("a", 1, (("t", 2), ("t", 3))), ("b", 1, (("t", 0), ("t", 1))), topics=("t",))
     equal = Case({"t": 2}, old)
     with pytest.raises(Raised, match="IllegalStateException"):
-        kafka.ask(name, equal)
+        kafka.assign(name, equal)
     unequal = Case({"t": 2, "u": 1}, old | {"c": MemberSubscription(("u",))})
-    assert set(kafka.ask(name, unequal)["a"]) == {("t", 2), ("t", 3)}
+    assert set(kafka.assign(name, unequal)["a"]) == {("t", 2), ("t", 3)}
     for case in (equal, unequal):
         rounds = settle(ours(name), case)[1]
         assert _wrong(case, name, rounds) == []
@@ -220,10 +220,10 @@ def test_a_topic_made_anew_with_fewer_partitions(kafka: KafkaAssignors, name: st
 def test_nobody_there(kafka: KafkaAssignors) -> None:
     """Kafka's raise without members, but for range."""
     nobody = Case({"t": 1}, {})
-    assert kafka.ask("range", nobody) == {}
+    assert kafka.assign("range", nobody) == {}
     for name in ("roundrobin", *STICKY):
         with pytest.raises(Raised, match=r"ArithmeticException|IllegalArgumentException"):
-            kafka.ask(name, nobody)
+            kafka.assign(name, nobody)
         assert ours(name)(nobody) == {}
 
 
@@ -235,7 +235,7 @@ def test_nothing_is_handed_over_while_its_owner_has_it(kafka: KafkaAssignors) ->
         "m1": MemberSubscription(("t0", "t1"), (*t0, ("t1", 0), ("t1", 1)), 2),
     }
     case = Case({"t0": 6, "t1": 9}, members)
-    assert kafka.ask("cooperative-sticky", case)["m0"] == t0
+    assert kafka.assign("cooperative-sticky", case)["m0"] == t0
     _, rounds = settle(ours("cooperative-sticky"), case)
     assert [given["m0"] for given in rounds] == [(), t0]
 
@@ -250,5 +250,5 @@ def test_a_group_comes_to_rest(kafka: KafkaAssignors) -> None:
         "m4": MemberSubscription(("t0", "missing"), (("t0", 3),), 0, rack="b"),
     }
     case = Case({"t0": 6}, members, {"t0": where})
-    assert len(settle(lambda now: kafka.ask("cooperative-sticky", now), case)[1]) == MOST_ROUNDS
+    assert len(settle(lambda now: kafka.assign("cooperative-sticky", now), case)[1]) == MOST_ROUNDS
     assert len(settle(ours("cooperative-sticky"), case)[1]) <= 2

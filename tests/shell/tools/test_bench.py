@@ -23,10 +23,3 @@ def run(*arguments: str) -> str:
 def test_the_benches_count_compare_and_print_right() -> None:
     """Their own checks pass, those of each bench."""
     assert " passed" in run("check", "-p", "no:cacheprovider")
-
-
-@pytest.mark.parametrize("bench", ["source", "assignors"])
-def test_each_bench_says_how_to_run_it(bench: str) -> None:
-    """It can be imported, is listed with the others, and shows examples."""
-    assert f"  {bench} " in run("--help")
-    assert f"python -P tools/bench {bench} --" in run(bench, "--help")

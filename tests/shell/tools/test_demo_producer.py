@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.kit.mock import MockCluster
 from tests.kit.waiting import wait_until
 from tools.demo import flights
-from tools.demo.producer import RESERVE, FlightProducer
+from tools.demo.producer import FlightProducer
 
 PARTITIONS = 12
 
@@ -58,21 +58,3 @@ def test_the_books_are_what_the_broker_has(bootstrap: str) -> None:
     assert read(bootstrap, producer.count) == producer.acknowledged
     written = {flight.checksum for flight in islice(flights.events(), producer.count)}
     assert {checksum for offsets in producer.acknowledged.values() for checksum in offsets.values()} == written
-
-
-@pytest.mark.thorough("all of the demo's records")
-def test_the_last_part_waits_for_its_release(bootstrap: str) -> None:
-    """Slow until released, then all flights to the last one; the embedded broker keeps every one of them."""
-    at_once = flights.FLIGHTS - RESERVE + 1
-    producer = FlightProducer(bootstrap, "flights", PARTITIONS, at_once=at_once, rate=1_000_000)
-    producer.fill()
-    producer.start()
-    wait_until(lambda: producer.count > at_once, 30, "the slow part")
-    producer.release()
-    wait_until(lambda: producer.finished, 60, "the last flight")
-    assert (producer.count, producer.error) == (flights.FLIGHTS, None)
-    ends = {number: len(offsets) for number, offsets in producer.acknowledged.items()}
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
-    marks = {number: reader.get_watermark_offsets(TopicPartition("flights", number), 10) for number in ends}
-    reader.close()
-    assert marks == {number: (0, end) for number, end in ends.items()}

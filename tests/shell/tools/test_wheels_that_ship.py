@@ -30,19 +30,6 @@ from tools.wheels.checks import check_wheel
 from tools.wheels.targets import TARGETS
 print(*check_wheel(Path(sys.argv[1]), TARGETS[sys.argv[2]], load=False).wrong, sep="\\n")
 """
-UNMARKED = """
-import sys, zipfile
-from tools.wheels.elf import read_part, wrong_in_part
-from tools.wheels.targets import TARGETS
-with zipfile.ZipFile(sys.argv[1]) as packed:
-    data = packed.read(sys.argv[2])
-mark = bytes.fromhex(sys.argv[3])
-for each in (data, data.replace(mark, mark[:8] + bytes(4))):
-    print(wrong_in_part(sys.argv[2], read_part(each), TARGETS["manylinux-x86-64"], frozenset()))
-"""
-MARK = "020000c00400000003000000"
-"""In a note of GNU's, GNU_PROPERTY_X86_FEATURE_1_AND: jumps and returns land where they may (IBT and SHSTK)."""
-
 pytestmark = [pytest.mark.thorough("a wheel for another system"), pytest.mark.timeout(900)]
 
 
@@ -130,12 +117,6 @@ def test_what_is_not_as_its_name_says_is_found(wheel: Path, tmp_path: Path) -> N
     assert any("_native.abi3.so is linked with libc.so.6" in each for each in other)
     assert any("_native.abi3.so asks musl for __memcpy_chk" in each for each in other)
     assert any(each.startswith("auditwheel: ") for each in other)
-
-
-def test_a_jump_that_may_land_anywhere_is_found(wheel: Path) -> None:
-    """The native part is marked as zig marks what it compiles with -fcf-protection; without the mark it is said."""
-    said = run(BUILDER, "-c", UNMARKED, wheel, NATIVE, MARK, PYTHONPATH=str(ROOT)).splitlines()
-    assert said == ["[]", f"['{NATIVE} lets jumps land anywhere']"]
 
 
 def judged(path: Path, target: str) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from sparkcohort.assignors import MemberSubscription
 from tests.kit import optimum
+from tests.kit.kafka_assignors import Case
 
 
 @pytest.mark.parametrize("first", range(0, 600, 100))
@@ -27,7 +28,7 @@ def test_who_has_as_many_as_it_should_has_its_own() -> None:
     other = _member("a", t0={0: 2, 1: 3, 2: 1}, t1={2: 3, 3: 2, 4: 1})
     members = dict(zip("abcdefg", [*nobodys[:2], one, *nobodys[2:], other], strict=True))
     racks = {"t0": [["a"], ["b"], ["c"], ["b"]], "t1": [["c"], ["b"], ["b"], ["c"], ["b"]]}
-    ours, best = optimum.both(optimum.Group({"t0": 4, "t1": 5}, members, racks))
+    ours, best = optimum.both(Case({"t0": 4, "t1": 5}, members, racks))
     assert ours == best
     assert best.moves == 7
 
@@ -36,6 +37,6 @@ def test_who_has_as_many_as_it_should_has_its_own() -> None:
     other = _member("", t0={1: 2, 0: 3}, t1={1: 1, 2: 2, 3: 3})
     members = dict(zip("abcdefgh", [nobodys[0], one, other, *nobodys[1:]], strict=True))
     racks = {"t0": [["a"], ["b"]], "t1": [["a"], ["a"], ["b"], ["b"], ["b"]], "t2": [["b"]]}
-    ours, best = optimum.both(optimum.Group({"t0": 2, "t1": 5, "t2": 1}, members, racks))
+    ours, best = optimum.both(Case({"t0": 2, "t1": 5, "t2": 1}, members, racks))
     assert ours == best
     assert best.moves == 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import Random
 
 import numpy as np
 import pytest
@@ -19,24 +18,12 @@ from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.solver.space import Space
 from sparkcohort.assignors.sticky import balance_partitions
 from tests.kit import groups, optimum
+from tests.kit.assignor_cases import lived
 
 BOTH = pytest.mark.parametrize(
     "assignor", [find_assignor("sticky"), find_assignor("cooperative-sticky")], ids=lambda a: a.name
 )
 RACKS = st.lists(st.sampled_from(("a", "b", "c", "")), max_size=2, unique=True)
-
-
-def _group(random: Random, most: int) -> tuple[dict[str, int], groups.Members]:
-    topics = {f"t{n}": random.randint(0, 2 * most) for n in range(random.randint(1, most // 2))}
-    everything = tuple(topics)
-    members: groups.Members = {}
-    for number in range(random.randint(1, most)):
-        wanted = tuple(topic for topic in everything if random.random() < 0.6)
-        count = random.choice([0, 3, 8, 20])
-        owned = tuple({(random.choice(everything), random.randint(0, 2 * most)) for _ in range(count)})
-        known = {partition: random.randint(0, 3) for partition in owned if random.random() < 0.7}
-        members[f"m{number}"] = MemberSubscription(wanted, owned, random.randint(-1, 3), since=known)
-    return topics, members
 
 
 def test_a_fresh_group_of_unequal_subscribers_is_shared_as_kafka_does() -> None:
@@ -140,11 +127,12 @@ def test_what_takes_too_long_is_balanced_all_the_same(monkeypatch: pytest.Monkey
     """With no time for exact moves, unequal subscribers are still served completely, and as evenly as can be."""
     monkeypatch.setattr(unequal, "MOST_WORK", 0)
     for seed in range(200):
-        topics, members = _group(Random(seed), 9)
+        case = lived(seed, equal=False)
+        topics, members = case.topics, case.members
         target = balance_partitions(topics, members)
         assert optimum.cost(target, members, {}, {}) == optimum.least(topics, members, {}, {}), seed
         wanted = {
-            (topic, number) for said in members.values() for topic in said.topics for number in range(topics[topic])
+            (topic, number) for said in members.values() for topic in said.topics for number in range(topics.get(topic, 0))
         }
         assert sorted(p for mine in target.values() for p in mine) == sorted(wanted)
 

@@ -75,28 +75,6 @@ def test_only_the_protocol_describes_messages() -> None:
     assert not wrong
 
 
-def test_nothing_imports_upwards(graph: grimp.ImportGraph) -> None:
-    """Imports go from the command line to streaming to the shell to the pure runtime to the assignors, never back."""
-
-    def height(module: str) -> int:
-        if module.startswith("sparkcohort.cli"):
-            return 4
-        if module in FRONT_DOOR or module.startswith("sparkcohort.streaming"):
-            return 3  # the front door imports what it names, nothing imports it
-        if module.startswith(SHELL):
-            return 2
-        return 1 if module.startswith("sparkcohort.runtime") else 0
-
-    ours = [module for module in graph.modules if module.startswith("sparkcohort.")]
-    wrong = {
-        (module, imported)
-        for module in ours
-        for imported in graph.find_modules_directly_imported_by(module)
-        if imported.startswith("sparkcohort.") and height(imported) > height(module)
-    }
-    assert not wrong
-
-
 @pytest.mark.parametrize("module", ["sparkcohort", *PACKAGES, "pyspark_cohort"])
 def test_what_is_tested_is_what_ships(module: str) -> None:
     """The packages come from the installed wheel never from the tree."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-import logging
 import re
 import shlex
 import subprocess
@@ -16,12 +15,13 @@ from pathlib import Path
 import click
 import pytest
 
-from sparkcohort import RebalanceListener, dashboards
+from sparkcohort import dashboards
 from sparkcohort.cli.main import cli
+from sparkcohort.runtime.group.table import DIFFERENCES, TABLE
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES
 from tests.kit.alert_rules import Alert, alerts
-from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, block, pages, section
+from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, pages, section
 from tests.kit.sources import nodes
 
 MOST_README_LINES, MOST_FILES_FOUND, MOST_PAGES, MOST_WORDS = 150, 6, 32, 32_000
@@ -227,20 +227,14 @@ def test_every_metric_that_a_page_names_is_there() -> None:
     assert named >= {spec.name for spec in METRICS}
 
 
+def test_every_difference_that_a_cell_names_is_explained() -> None:
+    """Of the table of requests, below it."""
+    assert {row.differs for rows in TABLE.values() for row in rows.values()} - {""} <= set(DIFFERENCES)
+
+
 def test_every_example_is_shown() -> None:
     """No file of examples/ is shown nowhere."""
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {file for _, file in EXAMPLES.values()}
-
-
-def test_the_listener_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """The guide's listener, told what an agent tells it."""
-    names: dict[str, type[RebalanceListener]] = {}
-    exec(compile(block("listener"), "audit.py", "exec"), names)  # noqa: S102  the example as it is shown
-    with caplog.at_level(logging.INFO, "audit"):
-        listener = names["Listener"]()
-        listener.on_partitions_assigned((("orders", 0),))
-        listener.on_partitions_lost((("orders", 0),))
-    assert caplog.messages == ["reading (('orders', 0),)", "giving up (('orders', 0),)"]
 
 
 @pytest.mark.parametrize(
