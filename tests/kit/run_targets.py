@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
-
-import pyarrow as pa
 
 from sparkcohort.assignors import Load
 from sparkcohort.cli.checkpoint import logs
@@ -23,17 +20,7 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import Assignment, MalformedConsumerProtocol, Subscription
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent import agent_config, task_requests
-from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
-from sparkcohort.runtime.shell.agent.task_frames import (
-    BUFFER,
-    FRAME,
-    FRAME_ANSWER,
-    FRAME_BATCH,
-    FRAME_END,
-    FRAME_SHARED_STEP,
-    FRAME_STEP,
-)
+from sparkcohort.runtime.shell.agent import task_requests
 from sparkcohort.runtime.shell.coordinator import group_journal
 from sparkcohort.runtime.values.avro import schema as avro_schema
 from sparkcohort.runtime.values.protobuf import descriptor
@@ -131,12 +118,6 @@ def loads(data: bytes) -> None:
 # --- the local sockets ----------------------------------------------------------------------------
 
 TOKEN = "token"
-CONFIG: dict[str, Any] = {
-    "address": "a", "executor": {"pid": 7, "started": 5, "executor_id": "1", "host": "h", "cores": 2}, "host": "h", "port": 5, "kafka": {},
-    "credentials": {"authority": "a", "certificate": "c", "key": "k", "token": "t" * 64}, "columns": [],
-    "buffer_bytes": 9, "session_timeout_ms": 9, "heartbeat_interval_ms": 3, "rebalance_timeout_ms": 9,
-    "assignors": ["range"], "rack": "",
-}  # fmt: skip
 
 
 def task_request(data: bytes) -> None:
@@ -153,78 +134,6 @@ def task_request(data: bytes) -> None:
                 continue
         except task_requests.InvalidRequest as error:
             assert str(error).isprintable() and len(str(error)) < 500
-
-
-def config(data: bytes) -> None:
-    """A member's configuration, or one of the errors that an agent lives through."""
-    with suppress(ValueError, RecursionError):
-        agent_config.from_json(json.loads(data))
-
-
-def frame(kind: int, body: bytes) -> bytes:
-    """As an agent sends it."""
-    return FRAME.pack(kind, len(body)) + body
-
-
-def agent_answers() -> Iterator[bytes]:
-    """Steps with rows in the frame, in memory, and without; the ends of answers."""
-    step = calls.encode(calls.Step(((0, 7),), (), rows=False))
-    rows, sink = pa.record_batch({"value": pa.array([b"v"])}), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    full = calls.encode(calls.Step(((0, 9),), (), rows=True, sizes=(9,)))
-    yield (
-        frame(FRAME_STEP, step)
-        + frame(FRAME_STEP, full)
-        + frame(FRAME_BATCH, sink.getvalue().to_pybytes())
-        + frame(FRAME_END, b"")
-    )
-    yield frame(FRAME_STEP, calls.encode(calls.Step((), ((0, "gone"),), rows=False))) + frame(FRAME_END, b"")
-    yield frame(FRAME_SHARED_STEP, BUFFER.pack(0, 1 << 20, 99, False) + full) + frame(FRAME_END, b"")
-    yield frame(FRAME_SHARED_STEP, BUFFER.pack(0, 1 << 20, 99, True) + full) + frame(FRAME_END, b"")
-    yield frame(FRAME_ANSWER, b"{}")
-    yield frame(FRAME_ANSWER, b"[1]")
-    yield (
-        frame(FRAME_ANSWER, calls.encode(calls.ClaimReply((RANGE,), (5,), agent=True)))
-        + frame(FRAME_STEP, step)
-        + frame(FRAME_END, b"")
-    )
-    yield frame(FRAME_STEP, step) + FRAME.pack(FRAME_STEP, 1 << 60) + step
-
-
-def agent_answer(data: bytes) -> None:
-    """Steps of what was asked for, the answer to a claim and its rows; or AgentTimeout, CoordinatorSilent."""
-    for ask in (_steps, _claimed):
-        ours, theirs = socket.socketpair()
-        client = TaskClient("", TOKEN, 10)
-        client._connection = ours
-        drained = threading.Thread(target=_drain, args=(theirs,), daemon=True)
-        with ours, theirs:
-            theirs.sendall(data)
-            theirs.shutdown(socket.SHUT_WR)
-            drained.start()
-            with suppress(AgentTimeout, CoordinatorSilent):
-                ask(client)
-            client.close()
-            drained.join(10)
-
-
-def _steps(client: TaskClient) -> None:
-    for step in client.read((RANGE,), (5,), 1):
-        assert all(index == 0 and RANGE.start <= at for index, at in step.positions)
-        assert step.batch is None or len(step.sizes) == len(step.positions)
-
-
-def _claimed(client: TaskClient) -> None:
-    claimed = client.claim(calls.Claim("p", 3, "a"))
-    if claimed.ranges:
-        _steps(client)
-
-
-def _drain(connection: socket.socket) -> None:
-    with suppress(OSError):
-        while connection.recv(1 << 16):
-            continue
 
 
 # --- checkpoints and options ----------------------------------------------------------------------
@@ -377,8 +286,6 @@ TARGETS = (
     Target("calls", run_calls, _calls, KEYS),
     Target("loads", loads, lambda: [load_report.encode("m", {T0: Load(1.5, 3, 2)})]),
     Target("task_request", task_request, _requests, (*KEYS, b'{"token": "token"')),
-    Target("agent_config", config, lambda: [json.dumps(CONFIG).encode()]),
-    Target("agent_answer", agent_answer, agent_answers, KEYS),
     Target("offsets", offsets, lambda: [OFFSETS.encode()]),
     Target("checkpoint", checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
     Target("journal", journals, _journals, tuple(name.encode() for name in journal._KINDS)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from math import inf, nan
 
 import pytest
@@ -178,21 +177,6 @@ def test_the_first_move_is_the_best_that_there_is(group: tuple[dict[str, int], g
     assert sum(each**2 for each in load.values()) - sum(each**2 for each in now.values()) == 2 * best
 
 
-@given(st.lists(groups.busy(), min_size=1, max_size=6), st.integers(2, 3))
-def test_what_is_free_is_nearly_as_even_as_it_can_be(loads: list[Load], count: int) -> None:
-    """Of all divisions of free partitions the best is at most 4/3 - 1/3n better: that is what heaviest first costs."""
-    observed = {("t", place): load for place, load in enumerate(loads)}
-    members = {f"m{n}": MemberSubscription(("t",), loads=observed if n == 0 else {}) for n in range(count)}
-    topics = {"t": len(loads)}
-    load = carried(topics, members, CALM.assign(topics, members))
-    weight = list(weigh_partitions(sorted(observed), observed).values())
-    best = min(
-        max(sum(w for w, who in zip(weight, choice, strict=True) if who == n) for n in range(count))
-        for choice in product(range(count), repeat=len(weight))
-    )
-    assert max(load.values()) <= best * (4 / 3 - 1 / (3 * count)) + 1
-
-
 @given(groups.carrying(equal=True), st.integers(1, 2))
 def test_who_comes_with_nothing_gets_its_share_at_once(
     group: tuple[dict[str, int], groups.Members], newcomers: int
@@ -290,17 +274,6 @@ def test_what_moves_among_equals_is_what_came_last_and_is_out_of_its_rack() -> N
     assert set(mine) - set(one.assign({"t": 7}, {"a": a, "b": b})["a"]) == {("t", 2)}
     racks = {"t": [["x"]] * 4 + [["y"]] + [["x"]] * 2}
     assert set(mine) - set(one.assign({"t": 7}, {"a": a, "b": b}, racks)["a"]) == {("t", 4)}
-
-
-def test_a_partition_that_only_one_can_take_is_no_imbalance() -> None:
-    """Unequal subscriptions: the mean is that of who shares topics, and what can't move isn't asked for."""
-    heavy = {("t", 0): Load(100.0), ("t", 1): Load(100.0)}
-    members = {
-        "a": MemberSubscription(("t",), (("t", 0),), 1, loads={("t", 0): heavy["t", 0]}),
-        "b": MemberSubscription(("t",), (("t", 1),), 1, loads={("t", 1): heavy["t", 1]}),
-        "c": MemberSubscription(("u",), (("u", 0),), 1, loads={("u", 0): Load(1.0)}),
-    }
-    assert LoadBalancedAssignor().relief({"t": 2, "u": 1}, members) is None
 
 
 def test_shares_are_parts_of_what_all_carry() -> None:

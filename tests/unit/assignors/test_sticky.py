@@ -132,7 +132,10 @@ def test_what_takes_too_long_is_balanced_all_the_same(monkeypatch: pytest.Monkey
         target = balance_partitions(topics, members)
         assert optimum.cost(target, members, {}, {}) == optimum.least(topics, members, {}, {}), seed
         wanted = {
-            (topic, number) for said in members.values() for topic in said.topics for number in range(topics.get(topic, 0))
+            (topic, number)
+            for said in members.values()
+            for topic in said.topics
+            for number in range(topics.get(topic, 0))
         }
         assert sorted(p for mine in target.values() for p in mine) == sorted(wanted)
 
