@@ -1,4 +1,4 @@
-"""Scenarios of failure, discovery and refusal of Spark's and Flink's suites: both formats, each one's outcome asserted.
+"""Scenarios of failure, discovery and refusal of Spark's suites: both formats, each one's outcome asserted.
 
 ``tests/kit/scenarios.py`` has all of them by name, and which test runs each.  Where records, partitions or topics are taken
 away, each format has a topic of its own.

@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import re
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import NAMESPACE_URL, uuid5
+
+from tests.kit.http_server import QuietHandler, http_server
 
 NOT_FOUND = {40401: "Subject not found.", 40402: "Version not found.", 40403: "Schema not found"}
 
@@ -109,8 +109,8 @@ def _missing(code: int) -> tuple[int, Any]:
     return 404, {"error_code": code, "message": NOT_FOUND[code]}
 
 
-def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(registry: Registry) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         """One request."""
 
         protocol_version = "HTTP/1.1"
@@ -128,17 +128,7 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_POST = _do  # noqa: N815 - the names that http.server calls
 
-        def log_message(self, *_: Any) -> None:
-            """Tests count requests by ``Registry.requests``."""
-
     return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """A caller that hung up, or would not trust our certificate."""
 
 
 @contextmanager
@@ -158,20 +148,8 @@ def serving(
     registry = Registry(user_info=user_info, token=token)
     for subject, schema in (schemas or {}).items():
         registry.register(subject, schema)
-    with _Server(("127.0.0.1", port), _handler(registry)) as server:
-        if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(tls)
-            if client_authority:
-                context.verify_mode = ssl.CERT_REQUIRED
-                context.load_verify_locations(client_authority)
-            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        registry.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
+    with http_server(_handler(registry), tls=tls, client_authority=client_authority, port=port) as registry.url:
         try:
             yield registry
         finally:
             registry.held.set()
-            server.shutdown()
-            thread.join(10)

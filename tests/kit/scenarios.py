@@ -1,4 +1,4 @@
-"""The scenarios of Spark's own Kafka suites and of Flink's, by their names there: what becomes of each, and which test shows it.
+"""The scenarios of Spark's own Kafka suites, by their names there: what becomes of each, and which test shows it.
 
 ``python -m tests.kit.pages`` makes docs/audit/scenarios.md of it, ``python -m tests.kit.scenarios table`` prints all of it.
 ``make parity`` runs the tests that run both formats and compare them: all but those whose row says why it is on ours ``alone``.
@@ -10,12 +10,8 @@ import sys
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
-from typing import Final
 
-from tests.kit import flink_scenarios, spark_scenarios
-from tests.kit.scenario import DIFFERENT, REFUSED, Scenario
-
-SCENARIOS: Final = (*spark_scenarios.SCENARIOS, *flink_scenarios.SCENARIOS)
+from tests.kit.spark_scenarios import DIFFERENT, REFUSED, SCENARIOS, Scenario
 
 
 def parity() -> list[str]:

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import parse_qs
 
+from tests.kit.http_server import QuietHandler, http_server
 from tests.kit.tokens import token
 
 CLIENT, SECRET = "alice", "Secret-0f-alice+/="
@@ -34,14 +33,9 @@ class TokenEndpoint:
         self.lifetime_s = lifetime_s
         self.answer: tuple[int, bytes] | None = None
         self.requests: list[tuple[dict[str, str], dict[str, str]]] = []
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(tls)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}/token"
+        self.ended = threading.Event()
+        self._server = http_server(_handler(self), tls=tls)
+        self.url = ""
 
     def options(self, bootstrap: str, **more: str) -> dict[str, str]:
         """Options of a query that logs in by it; ``more`` with ``__`` for ``.``, without ``kafka.``."""
@@ -71,27 +65,20 @@ class TokenEndpoint:
 
     def __enter__(self) -> Self:
         """Serve."""
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self.url = self._server.__enter__() + "/token"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.ended.set()
+        self._server.__exit__(kind, error, at)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """A caller that hung up, or would not trust our certificate."""
-
-
-def _handler(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(endpoint: TokenEndpoint) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         """One request."""
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
             """A token, or why not."""
             body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
@@ -101,8 +88,5 @@ def _handler(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
             self.send_header("Location", "/elsewhere")
             self.end_headers()
             self.wfile.write(data)
-
-        def log_message(self, *_: Any) -> None:
-            """Tests look at ``TokenEndpoint.requests``."""
 
     return Handler
