@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -76,24 +75,6 @@ def _frozen(scene: Scene, fault: Fault) -> Iterator[str]:
 def _driver_killed(scene: Scene, _fault: Fault) -> Iterator[str]:
     scene.query.kill_driver()
     yield "all of the driver's side"
-
-
-def _limited(what: int, least: Callable[[psutil.Process], int]) -> Callable[[Scene, Fault], Iterator[str]]:
-    def limit(scene: Scene, fault: Fault) -> Iterator[str]:
-        process = scene.process(fault)
-        before: tuple[int, int] | None = None
-        with suppress(psutil.Error, ProcessLookupError):
-            if process is not None:
-                before = resource.prlimit(process.pid, what)
-                resource.prlimit(process.pid, what, (least(process), before[1]))
-        try:
-            yield _who(process)
-        finally:
-            if process is not None and before is not None:
-                with suppress(ProcessLookupError):
-                    resource.prlimit(process.pid, what, before)
-
-    return limit
 
 
 def _who(process: psutil.Process | None) -> str:
@@ -250,8 +231,6 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "executor-frozen": _frozen,
     "agent-killed": _killed,
     "agent-frozen": _frozen,
-    "agent-few-descriptors": _limited(resource.RLIMIT_NOFILE, lambda process: int(process.num_fds())),
-    "agent-short-of-memory": _limited(resource.RLIMIT_AS, lambda process: int(process.memory_info().vms) + (4 << 20)),
     "worker-killed": _killed,
     "worker-frozen": _frozen,
     "runner-killed": _killed,

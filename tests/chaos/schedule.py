@@ -39,8 +39,6 @@ KINDS: Final = (
     Kind("executors-scaled", (0, 0), "", kills=True, weight=3),
     Kind("agent-killed", (0, 0), "agent", kills=True, weight=3),
     Kind("agent-frozen", (2, 25), "agent", weight=3),
-    Kind("agent-few-descriptors", (5, 20), "agent"),
-    Kind("agent-short-of-memory", (3, 15), "agent", kills=True),
     Kind("worker-killed", (0, 0), "worker", kills=True),
     Kind("worker-frozen", (2, 25), "worker"),
     Kind("runner-killed", (0, 0), "runner", Ending(QUERY), kills=True),

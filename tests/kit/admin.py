@@ -5,8 +5,8 @@ Usage: ``broker.admin.create_topic("orders", 12)``, ``broker.admin.ends("orders"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -40,6 +40,7 @@ from confluent_kafka.admin import (
 
 from tests.kit.waiting import wait_until
 
+T = TypeVar("T")
 TIMEOUT_S = 60.0
 ANSWER_S = 2.0  # of a broker that is there
 # What a broker says of a partition that the metadata gives it already, or still.
@@ -292,32 +293,18 @@ class Admin:
 
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Allow ``user`` the operations (``read``, ``describe``, ...) on a ``topic`` or ``group``, by literal name."""
-        kind = ResourceType[resource.upper()]
-        bindings = [
-            AclBinding(
-                kind,
-                name,
-                ResourcePatternType.LITERAL,
-                f"User:{user}",
-                "*",
-                AclOperation[operation.upper()],
-                AclPermissionType.ALLOW,
-            )
-            for operation in operations
-        ]
+        bindings = [_acl(AclBinding, user, resource, name, AclOperation[each.upper()]) for each in operations]
         for future in self._client.create_acls(bindings).values():
             future.result(TIMEOUT_S)
 
     def forbid(self, user: str, resource: str, name: str) -> None:
         """Take from ``user`` all that was allowed on a resource."""
-        said = AclBindingFilter(
-            ResourceType[resource.upper()],
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation.ANY,
-            AclPermissionType.ALLOW,
-        )
-        for future in self._client.delete_acls([said]).values():
+        binding = _acl(AclBindingFilter, user, resource, name, AclOperation.ANY)
+        for future in self._client.delete_acls([binding]).values():
             assert future.result(TIMEOUT_S)
+
+
+def _acl(kind: Callable[..., T], user: str, resource: str, name: str, operation: AclOperation) -> T:
+    """What allows a user an operation on a resource of this name."""
+    pattern, host = ResourcePatternType.LITERAL, "*"
+    return kind(ResourceType[resource.upper()], name, pattern, f"User:{user}", host, operation, AclPermissionType.ALLOW)

@@ -113,14 +113,6 @@ class Prometheus:
         found = self._get("query", query=expression)["result"]
         return [(each["metric"], float(each["value"][1])) for each in found]
 
-    def series(
-        self, expression: str, begin: float, end: float, step_s: float
-    ) -> list[tuple[Labels, list[tuple[float, float]]]]:
-        """What a range query answers: labels, and (time, value)."""
-        said = {"start": str(begin), "end": str(end), "step": str(step_s)}
-        found = self._get("query_range", query=expression, **said)["result"]
-        return [(each["metric"], [(float(at), float(value)) for at, value in each["values"]]) for each in found]
-
     def firing(self) -> set[str]:
         """The names of the alerts that fire."""
         return {labels["alertname"] for labels, _ in self.query('ALERTS{alertstate="firing"}')}
