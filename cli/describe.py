@@ -9,10 +9,8 @@ from typing import Any, Final
 import click
 
 from sparkcohort.cli import kafka_status, printing, views
-from sparkcohort.cli.client_config import client_config
-from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.cli.kafka_group import KafkaGroup, open_group
 from sparkcohort.cli.live_runs import ask_runs, status_of
-from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 from sparkcohort.runtime.text import counted
@@ -126,7 +124,7 @@ def describe_command(
     table = "members" if members else "state" if state else "offsets"
     row_filter = RowFilter(topics, member, min_lag, sort or "partition")
     if servers or config:
-        group = KafkaGroup(CaseRequest(group_id or "", client_config(servers, config)))
+        group = open_group(group_id or "", servers, config)
         printing.print_view(_kafka_view(group, table, verbose, row_filter), output)
         return
     answers, failures = ask_runs(group_id, lambda run: _run_view(run, status_of(run), table, verbose, row_filter))

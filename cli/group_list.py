@@ -7,10 +7,8 @@ from typing import Any, Final
 import click
 
 from sparkcohort.cli import kafka_status, printing, views
-from sparkcohort.cli.client_config import client_config
-from sparkcohort.cli.kafka_group import GroupListing, KafkaGroup
+from sparkcohort.cli.kafka_group import GroupListing, open_group
 from sparkcohort.cli.live_runs import find_runs, status_of
-from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
@@ -37,8 +35,7 @@ def groups_command(servers: str | None, config: str | None, output: str) -> None
     With --bootstrap-server: all consumer groups of that cluster.  COHORT-DRIVER is where the driver of a Cohort query runs.
     """
     if servers or config:
-        group = KafkaGroup(CaseRequest("", client_config(servers, config)))
-        printing.print_view(_of_kafka(group), output)
+        printing.print_view(_of_kafka(open_group("", servers, config).every_group()), output)
         return
     elsewhere = list(connection_file.elsewhere())
     rows = [_listed_row(run, "elsewhere") for run in elsewhere]
@@ -54,8 +51,7 @@ def _listed_row(run: Connection, status: dict[str, Any] | str) -> tuple[str, str
     return (run.group_id, run.instance_id, run.pid, run.place.host, status)
 
 
-def _of_kafka(group: KafkaGroup) -> views.View:
-    listing = group.every_group()
+def _of_kafka(listing: GroupListing) -> views.View:
     rows: list[views.Row] = [
         (
             each.group_id,

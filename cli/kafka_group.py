@@ -1,33 +1,40 @@
-"""One consumer group in Kafka, read and changed by the admin API: for commands with ``--bootstrap-server``."""
+"""One consumer group in Kafka and the cluster's topics, read and changed: for all commands with ``--bootstrap-server``."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import difflib
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
+import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
+from confluent_kafka.admin import ConsumerGroupDescription
 
-from sparkcohort.cli.simulate import live_case
-from sparkcohort.cli.simulate.live_case import QUIET, TIMEOUT_S, CaseRequest
+from sparkcohort.cli.client_config import client_config
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion, topic_ids
+from sparkcohort.runtime.kafka.fetch_messages import Metadata
 from sparkcohort.runtime.kafka.run_epoch import NO_RECORD, encode, latest
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka import blocking_client, clients, group_requests
+from sparkcohort.runtime.shell.driver.discovery import Layout
+from sparkcohort.runtime.shell.driver.list_offsets import ask_leaders
+from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from sparkcohort.runtime.shell.options.connection_settings import ConnectionRefused, TransportError
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 T = TypeVar("T")
-NO_OFFSET: Final = -1
 Offsets = dict[TopicPartition, int]
+TIMEOUT_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +47,111 @@ class GroupListing:
     unlisted: tuple[str, ...]  # the errors of brokers that have not listed their groups
 
 
-class KafkaGroup:
-    """A group and its topics as the brokers know them.  Every call may raise CohortError; a request has ``TIMEOUT_S``."""
+def open_group(group_id: str, servers: str | None, config: str | None) -> KafkaGroup:
+    """The group for the command that runs, closed when it ends.  Raises BadSetting, CohortError."""
+    group = KafkaGroup(group_id, client_config(servers, config))
+    return click.get_current_context().with_resource(closing(group))
 
-    def __init__(self, request: CaseRequest) -> None:
-        """Connect, and read the topics."""
-        self._request = request
-        self._errors: list[KafkaError] = []
-        self._conf: dict[str, Any] = {**request.conf, **QUIET}
-        settings: dict[str, Any] = {**self._conf, "error_cb": self._errors.append}
+
+class KafkaGroup:
+    """A group and the topics as the brokers know them.  Every call may raise CohortError; a request has ``TIMEOUT_S``."""
+
+    def __init__(self, group_id: str, conf: Mapping[str, str]) -> None:
+        """Connect, and read the topics; ``conf`` is librdkafka's."""
+        self.name = group_id
+        self.conf = {**conf, "log_level": "0"}
+        self._cluster = ClusterClient(self.conf)
         try:
-            self._admin = clients.new_admin(settings)
-        except KafkaException as error:
-            raise kafka_errors.unauthenticated(request.conf, clients.text_of(error)) from None
-        cluster = self._do(lambda: live_case.cluster_of(self._admin, self._errors))
-        self.sizes = {t: len(metadata.partitions) for t, metadata in cluster.topics.items() if not metadata.error}
+            self._admin = self._do(lambda: clients.new_admin(self.conf))
+            self.metadata = self._read_metadata()
+        except CohortError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
 
     def _do(self, call: Callable[[], T]) -> T:
         try:
             return call()
-        except (KafkaException, TimeoutError) as error:
-            self._admin.poll(0)
-            raise live_case.as_cohort_error(self._request, self._admin, error, self._errors) from None
+        except (KafkaException, TransportError, TimeoutError) as error:
+            raise self._as_cohort_error(error) from None
+
+    def _as_cohort_error(self, error: KafkaException | TransportError | TimeoutError) -> CohortError:
+        """Kafka's error in a line, with a remedy."""
+        code = clients.code_of(error) if isinstance(error, KafkaException) else None
+        text = str(error) if isinstance(error, TransportError) else clients.text_of(error)
+        if code in kafka_errors.AUTHENTICATION or isinstance(error, ConnectionRefused):
+            return kafka_errors.unauthenticated(self.conf, text)
+        if code == kafka_errors.GROUP_DENIED:
+            return kafka_errors.group_denied(self.name)
+        return CohortError(
+            f"--bootstrap-server {self.conf['bootstrap.servers']}: {redact_text(text, self.conf)}; check the address, the "
+            "network and --command-config (security.protocol)"
+        )
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    def _read_metadata(self, topics: Collection[str] | None = None) -> Metadata:
+        return self._do(lambda: self._cluster.metadata(MetadataQuestion(topics), TIMEOUT_S))
 
     @property
-    def name(self) -> str:
-        """The group's id."""
-        return self._request.group_id
+    def sizes(self) -> dict[str, int]:
+        """The number of partitions of each topic that this user may describe."""
+        return {name: len(topic.leaders) for name, topic in self.metadata.topics.items() if not topic.error}
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics, where brokers have them."""
+        return topic_ids(self.metadata)
 
     def partitions(self) -> set[TopicPartition]:
-        """All partitions of the cluster's topics."""
+        """All partitions of the topics."""
         return {TopicPartition(topic, number) for topic, count in self.sizes.items() for number in range(count)}
+
+    def check_permission(self, topics: Collection[str]) -> None:
+        """Raise CohortError if one of these topics may not be described; one that doesn't exist is no error."""
+        answers = self._read_metadata(topics).topics
+        if denied := [name for name, topic in answers.items() if topic.error == kafka_errors.TOPIC_DENIED]:
+            raise kafka_errors.topic_denied(denied)
+
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], spec: int
+    ) -> tuple[Offsets, dict[TopicPartition, str]]:
+        """Offsets by EARLIEST, LATEST or a time in ms, and the reason for each partition without one."""
+        self.metadata = self._read_metadata()
+        leaders = {
+            TopicPartition(name, number): leader.node
+            for name, topic in self.metadata.topics.items()
+            for number, leader in topic.leaders.items()
+        }
+        specs = dict.fromkeys(partitions, spec)
+        answers, reasons = ask_leaders(self._cluster, Layout(leaders), specs, TIMEOUT_S, committed=False)
+        return {tp: end.offset for tp, end in answers.items()}, reasons
+
+    def start_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset of each log."""
+        return self._all_offsets(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offset after the last record of each log."""
+        return self._all_offsets(partitions, LATEST)
+
+    def offsets_at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
+        """The offset of the first record at or after a time; without one, the end of the log."""
+        offsets = self._all_offsets(partitions, time_ms)
+        ends = self.end_offsets([tp for tp, offset in offsets.items() if offset < 0])
+        return {tp: ends.get(tp, offset) for tp, offset in offsets.items()}
+
+    def _all_offsets(self, partitions: Collection[TopicPartition], spec: int) -> Offsets:
+        offsets, reasons = self.list_offsets(partitions, spec)
+        if reasons:
+            tp, reason = min(reasons.items())
+            raise CohortError(f"{tp.topic}-{tp.partition}: {redact_text(reason, self.conf)}")
+        return offsets
+
+    # --- the group -------------------------------------------------------------------------------------
 
     def description(self) -> ConsumerGroupDescription | None:
         """State and members; None: Kafka doesn't know the group."""
@@ -87,13 +168,6 @@ class KafkaGroup:
 
         return self._do(fetch)
 
-    def members(self) -> list[tuple[str, str, str]]:
-        """(member id or instance id, client id, host) of each; empty if Kafka doesn't know the group."""
-        group = self.description()
-        return (
-            [] if group is None else [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
-        )
-
     def every_group(self) -> GroupListing:
         """All groups of the cluster, as far as brokers answer in time."""
 
@@ -101,7 +175,7 @@ class KafkaGroup:
             listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
             if not listed.valid and listed.errors:
                 raise listed.errors[0]
-            unlisted = tuple(redact_text(clients.text_of(error), self._request.conf) for error in listed.errors)
+            unlisted = tuple(redact_text(clients.text_of(error), self.conf) for error in listed.errors)
             names = sorted(each.group_id for each in listed.valid)
             if not names:
                 return GroupListing((), (), 0, unlisted)
@@ -113,39 +187,18 @@ class KafkaGroup:
 
     def unknown(self) -> CohortError:
         """The error for a group that Kafka doesn't know, with the nearest name that it knows."""
-        return live_case.unknown_group(self._request, self._admin)
-
-    def committed(self) -> dict[TopicPartition, tuple[int, str]]:
-        """Offset and metadata of each partition that the group has committed."""
-        group = GroupOffsets(self._conf, self.name)
         try:
-            return self._do(lambda: group.committed(self.partitions(), TIMEOUT_S))
-        finally:
-            group.close()
+            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
+            group_ids = sorted(each.group_id for each in listed)
+        except (KafkaException, TimeoutError):
+            group_ids = []
+        return _unknown_group(self.name, group_ids)
 
-    def start_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The first offset of each log."""
-        return self._list_offsets(partitions, OffsetSpec.earliest())
-
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The offset after the last record of each log."""
-        return self._list_offsets(partitions, OffsetSpec.latest())
-
-    def offsets_at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
-        """The offset of the first record at or after a time; without one, the end of the log."""
-        offsets = self._list_offsets(partitions, OffsetSpec.for_timestamp(time_ms))
-        ends = self.end_offsets([tp for tp, offset in offsets.items() if offset < 0])
-        return {tp: ends.get(tp, offset) for tp, offset in offsets.items()}
-
-    def _list_offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> Offsets:
-        if not partitions:
-            return {}
-
-        def list_offsets() -> Offsets:
-            futures = self._admin.list_offsets({Position(*tp): spec for tp in partitions}, request_timeout=TIMEOUT_S)
-            return {TopicPartition(p.topic, p.partition): f.result(TIMEOUT_S + 1).offset for p, f in futures.items()}
-
-        return self._do(list_offsets)
+    def committed(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, tuple[int, str]]:
+        """Offset and metadata of each partition (None: of all) that the group has committed."""
+        with closing(GroupOffsets(self.conf, self.name)) as group:
+            wanted = self.partitions() if partitions is None else partitions
+            return self._do(lambda: group.committed(wanted, TIMEOUT_S))
 
     def reset(self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit ``offsets`` for a group without members.
@@ -155,16 +208,11 @@ class KafkaGroup:
         """
         old = latest(text for _, text in committed.values())
         record = replace(old, run=old.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
-        ids = {}
-        if old != NO_RECORD:
-            with closing(ClusterClient(self._conf)) as cluster:
-                ids = self._do(lambda: blocking_client.topic_ids(cluster, {tp.topic for tp in offsets}, TIMEOUT_S))
-        positions = [
-            Position(
-                *tp, offset, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if old != NO_RECORD else ""
-            )
-            for tp, offset in sorted(offsets.items())
-        ]
+
+        def metadata_of(topic: str) -> str:
+            return "" if old == NO_RECORD else encode(replace(record, topic=self.topic_ids.get(topic, "")))
+
+        positions = [Position(*tp, offset, metadata=metadata_of(tp.topic)) for tp, offset in sorted(offsets.items())]
 
         def commit() -> None:
             future = group_requests.commit_offsets(self._admin, self.name, positions)
@@ -174,9 +222,14 @@ class KafkaGroup:
 
         self._do(commit)
 
-    def has_plan(self, committed: Mapping[TopicPartition, tuple[int, str]]) -> bool:
-        """Whether a first batch is planned from these offsets, and not committed."""
-        return bool(latest(text for _, text in committed.values()).plan)
+
+def _unknown_group(name: str, group_ids: list[str]) -> CohortError:
+    if name in group_ids:  # it has started, or its coordinator has moved, since it was described
+        text = f"the coordinator of group {name} does not know it yet: its query may be starting; ask again"
+        return CohortError(text, "COORDINATOR_LOAD_IN_PROGRESS")
+    near = difflib.get_close_matches(name, group_ids, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(group_ids[:6]) or 'no group'}"
+    return CohortError(f"Kafka knows no consumer group {name}: {hint}", "GROUP_ID_NOT_FOUND")
 
 
 def _sort_groups(futures: Mapping[str, Future[ConsumerGroupDescription]], unlisted: tuple[str, ...]) -> GroupListing:

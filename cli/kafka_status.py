@@ -53,9 +53,14 @@ def is_driver(member: Any) -> bool:
     return (member.group_instance_id or "").startswith(DRIVERS)
 
 
+def owned_partitions(member: Any) -> list[TopicPartition]:
+    """What a member, as Kafka describes it, is assigned; sorted."""
+    assigned = member.assignment.topic_partitions if member.assignment else ()
+    return sorted(TopicPartition(each.topic, each.partition) for each in assigned)
+
+
 def _member(member: Any) -> dict[str, Any]:
-    assigned_partitions = member.assignment.topic_partitions if member.assignment else ()
-    owned = sorted(TopicPartition(each.topic, each.partition) for each in assigned_partitions)
+    owned = owned_partitions(member)
     return {
         **_UNKNOWN,
         "member_id": member.member_id,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import click
 
 from sparkcohort.cli import printing, views
-from sparkcohort.cli.client_config import client_config
-from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.cli.kafka_group import KafkaGroup, open_group
 from sparkcohort.cli.lag_figures import Lag, LagLimit, Lags, find_excesses, parse_limit, total_by, trend
 from sparkcohort.cli.live_runs import ask_runs, status_of
-from sparkcohort.cli.simulate.live_case import CaseRequest
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.fetch.first_records import FirstRecords, read_first_records
@@ -80,7 +78,8 @@ def lag_command(
         raise click.UsageError("--bootstrap-server needs --group.", context)
     if watch is not None and not watch <= MOST_WATCH_S:  # written so that NaN is refused
         raise click.UsageError(f"--watch takes seconds, from 0.5 to {MOST_WATCH_S}.", context)
-    read_lags = _of_kafka(group_id or "", servers, config) if servers or config else lambda: _of_runs(group_id)
+    group = open_group(group_id or "", servers, config) if servers or config else None
+    read_lags = partial(_of_runs, group_id) if group is None else partial(_of_kafka, group)
     lags_before, taken_at = read_lags(), time.monotonic()
     while True:
         time.sleep(watch or LOOK_S)
@@ -111,51 +110,35 @@ def _of_runs(group_id: str | None) -> Lags:
     }
 
 
-def _of_kafka(group_id: str, servers: str | None, config: str | None) -> Callable[[], Lags]:
-    """A function that reads the lags of any group.  Raises CohortError: no broker, no permission, no such group."""
-    conf = client_config(servers, config)
-    group = KafkaGroup(CaseRequest(group_id, conf))
+def _of_kafka(group: KafkaGroup) -> Lags:
+    """The lags of any group.  Raises CohortError: no broker, no permission, no such group."""
+    committed = {tp: offset for tp, (offset, _) in group.committed().items()}
+    if not committed:
+        raise CohortError(f"group {group.name} has committed nothing: there is no such group, or it has not read yet")
+    ends, ages = group.end_offsets(committed), RecordAges()
+    lagging = {tp: offset for tp, offset in committed.items() if ends[tp] > offset}
 
-    def read_lags() -> Lags:
-        committed = {tp: offset for tp, (offset, _) in group.committed().items()}
-        if not committed:
-            raise CohortError(f"group {group_id} has committed nothing: there is no such group, or it has not read yet")
-        ends, ages = group.end_offsets(committed), RecordAges()
-        lagging = {tp: offset for tp, offset in committed.items() if ends[tp] > offset}
+    def add_ages(first_records: FirstRecords) -> None:
+        for tp, record in first_records:
+            ages.add(tp, record)
 
-        def add_ages(first_records: FirstRecords) -> None:
-            for tp, record in first_records:
-                ages.add(tp, record)
-
-        read_first_records(conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S, add_ages, bool)
-        now_ms = int(time.time() * 1000)
-        old = {tp: ages.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items()}
-        return {
-            (group_id, *tp): Lag(max(ends[tp] - offset, 0), None if (age := old[tp]) is None else age / 1000)
-            for tp, offset in committed.items()
-        }
-
-    return read_lags
+    read_first_records(group.conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S, add_ages, bool)
+    now_ms = int(time.time() * 1000)
+    ages_ms = {tp: ages.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items()}
+    return {
+        (group.name, *tp): Lag(max(ends[tp] - offset, 0), None if (age := ages_ms[tp]) is None else age / 1000)
+        for tp, offset in committed.items()
+    }
 
 
 def _view(lags_before: Lags, lags_now: Lags, elapsed_s: float, parts: int) -> views.View:
     earlier = total_by(lags_before, parts)
-    rows = tuple(
-        (*place, lag.records, _age(lag.seconds), trend(earlier.get(place), lag, elapsed_s) or None)
-        for place, lag in total_by(lags_now, parts).items()
-    )
-    objects = tuple(
-        dict(
-            zip(
-                (*map(str.lower, COLUMNS[:parts]), "lag", "seconds", "trend"),
-                (*row[:-2], lag.seconds, row[-1]),
-                strict=True,
-            )
-        )
-        for row, lag in zip(rows, total_by(lags_now, parts).values(), strict=True)
-    )
-    return views.View((*COLUMNS[:parts], "LAG", "AGE", "TREND"), rows, objects)
-
-
-def _age(seconds: float | None) -> str | None:
-    return None if seconds is None else views.duration(1000 * seconds)
+    names = (*COLUMNS[:parts], "LAG", "AGE", "TREND")
+    keys = (*map(str.lower, names[:-2]), "seconds", "trend")
+    rows, objects = list[views.Row](), list[dict[str, object]]()
+    for place, lag in total_by(lags_now, parts).items():
+        change = trend(earlier.get(place), lag, elapsed_s) or None
+        age = None if lag.seconds is None else views.duration(1000 * lag.seconds)
+        rows.append((*place, lag.records, age, change))
+        objects.append(dict(zip(keys, (*place, lag.records, lag.seconds, change), strict=True)))
+    return views.View(names, tuple(rows), tuple(objects))

@@ -68,7 +68,6 @@ Examples:
 
 LAZY: Final = {
     "checkpoint": "sparkcohort.cli.checkpoint.subcommands:checkpoint_command",
-    "completion": "sparkcohort.cli.completion:completion_command",
     "dashboards": "sparkcohort.cli.monitoring:dashboards_command",
     "describe": "sparkcohort.cli.describe:describe_command",
     "doctor": "sparkcohort.cli.doctor:doctor_command",

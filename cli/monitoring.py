@@ -13,7 +13,6 @@ from typing import Final
 import click
 
 from sparkcohort import dashboards
-from sparkcohort.cli.local_folder import LocalFolder
 from sparkcohort.runtime.errors import CohortError
 
 _GROUP: Final = re.compile(r"[\w.:@/+ -]+")
@@ -36,7 +35,15 @@ Examples:
       --runbooks https://wiki.example.com/cohort/runbooks
 """
 
-_directory = click.argument("directory", metavar="DIR", type=LocalFolder())
+
+def _local_folder(_context: click.Context, _parameter: click.Parameter, value: str) -> Path:
+    """A path of this host.  A URI is refused, or a folder of that name would be made; it may contain a key."""
+    if not value or "://" in value:
+        raise click.BadParameter("give the path of a local folder")
+    return Path(value)
+
+
+_directory = click.argument("directory", metavar="DIR", callback=_local_folder)
 _force = click.option("--force", is_flag=True, help="Overwrite files of other content.")
 
 

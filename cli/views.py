@@ -137,7 +137,7 @@ def _held_by_transactions(status: Status) -> list[str]:
     rows = [row for row in status["partitions"] if row["open_transaction"]]
     if not rows:
         return []
-    names = _first([f"{row['topic']}-{row['partition']}" for row in rows])
+    names = first_names([f"{row['topic']}-{row['partition']}" for row in rows])
     records = counted(sum(row["open_transaction"]["records"] for row in rows), "record")
     age = duration(1000 * max(row["open_transaction"]["seconds"] for row in rows))
     return [f"group {status['group']}: {names} held by open transactions: {records} wait, for {age} or longer"]
@@ -150,13 +150,14 @@ def _cut_off(status: Status) -> list[str]:
         names = names_by_member.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
         names.append(f"{row['topic']}-{row['partition']}")
     return [
-        f"group {status['group']}: {client_id(executor)} on {host} can't fetch {_first(names)}: {reason}; others own and read them"
+        f"group {status['group']}: {client_id(executor)} on {host} can't fetch {first_names(names)}: {reason}; others own and read them"
         for (executor, host, reason), names in sorted(names_by_member.items())
     ]
 
 
-def _first(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
+def first_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """The first names, and how many more there are."""
+    return f"{', '.join(names[:most])}{f' and {len(names) - most} more' * (len(names) > most)}"
 
 
 def _held_back(status: Status, key: str, text: str) -> list[str]:
@@ -165,7 +166,9 @@ def _held_back(status: Status, key: str, text: str) -> list[str]:
     for row in status["partitions"]:
         if row[key] is not None:
             by_reason.setdefault(row[key], []).append(f"{row['topic']}-{row['partition']}")
-    return [f"group {status['group']}: {_first(names)} {text}: {reason}" for reason, names in sorted(by_reason.items())]
+    return [
+        f"group {status['group']}: {first_names(names)} {text}: {reason}" for reason, names in sorted(by_reason.items())
+    ]
 
 
 def offsets(status: Status, *, verbose: bool = False) -> View:

@@ -13,14 +13,14 @@ r"""The ranges of planned batches, and the sums by which two readers of them are
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import MalformedOffsets, load, read
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition  # noqa: F401  for the examples
 
 Headers = Iterable[tuple[str, bytes | None]]
 EQUAL: Final = "equal"
@@ -66,42 +66,21 @@ class ReadTotals:
 
 @dataclass(frozen=True, slots=True)
 class RangeComparison:
-    """One range of one batch, read twice; ``reason`` says what differs, or why it was not read."""
+    """One range of one batch, read twice: Cohort's sums, and in ``reason`` what differs, or why it was not read."""
 
     batch: int
     source: Source
     range: Range
-    records: int
-    size: int
-    checksum: int
+    totals: ReadTotals
     verdict: str
     reason: str = ""
 
 
-def compare_totals(batch: int, source: Source, span: Range, cohort: ReadTotals, plain: ReadTotals) -> RangeComparison:
-    """The verdict on one range.
-
-    >>> compare_totals(3, 0, Range("t", 0, 5, 9), ReadTotals(), ReadTotals()).verdict
-    'equal'
-    """
-    differences = cohort.differences(plain)
-    return RangeComparison(
-        batch,
-        source,
-        span,
-        cohort.records,
-        cohort.size,
-        cohort.checksum,
-        DIFFERS if differences else EQUAL,
-        "; ".join(differences),
-    )
-
-
-def ranges(old: KafkaEnds, new: KafkaEnds) -> Iterator[Range]:
+def ranges_between(old: KafkaEnds, new: KafkaEnds) -> Iterator[Range]:
     """The ranges that a batch reads, without those of ``skipped_partitions``.
 
     >>> at = lambda **ends: KafkaEnds({TopicPartition(t, 0): end for t, end in ends.items()}, {})
-    >>> list(ranges(at(t=5, u=7), at(t=9, u=7, v=3)))
+    >>> list(ranges_between(at(t=5, u=7), at(t=9, u=7, v=3)))
     [Range(topic='t', partition=0, start=5, end=9)]
     """
     for tp, end in sorted(new.ends.items()):
@@ -147,8 +126,3 @@ def initial_offsets(text: str, name: str) -> KafkaEnds:
         return KafkaEnds(read(load(offsets, name), name, 0), {})
     except MalformedOffsets as error:
         raise CohortError(str(error)) from None
-
-
-def empty_totals(ranges: Iterable[Range]) -> Mapping[TopicPartition, ReadTotals]:
-    """By partition, the sums of a range of which nothing has been read yet."""
-    return {span.tp: ReadTotals() for span in ranges}

@@ -13,14 +13,15 @@ from typing import Final
 import click
 
 from sparkcohort.cli import printing
-from sparkcohort.cli.checkpoint import kafka_offsets, listing, repairs, running
+from sparkcohort.cli.checkpoint import listing, repairs, running
 from sparkcohort.cli.checkpoint.folder import Folder
 from sparkcohort.cli.checkpoint.logs import source_of
 from sparkcohort.cli.checkpoint.positions import KafkaPositions, PartitionComparison, RestartPlan, compare
 from sparkcohort.cli.checkpoint.repairs import Files, Mend
-from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli.kafka_group import KafkaGroup, open_group
 from sparkcohort.cli.views import printable
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 
 DEFAULT_LAST: Final = 10
 
@@ -36,10 +37,6 @@ Examples:
 """
 
 _directory = click.argument("directory", metavar="DIR")
-_servers = click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka, at this broker.")
-_config = click.option(
-    "--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included."
-)
 _group = click.option("--group", metavar="GROUP", help="The query's group.id: its commits are compared too.")
 
 
@@ -74,8 +71,8 @@ def show_command(directory: str, last: int, partitions: bool, output: str) -> in
 
 @checkpoint_command.command("diff")
 @_directory
-@_servers
-@_config
+@printing.servers
+@printing.config
 @_group
 @printing.output
 def diff_command(directory: str, servers: str | None, config: str | None, group: str | None, output: str) -> int:
@@ -85,7 +82,7 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
     """
     files = Folder(directory).files()
     _check_readable(files)
-    rows, _ = _compare_with_kafka(files, lambda: Folder(directory).files(), client_config(servers, config), group)
+    rows, _ = _compare_with_kafka(files, lambda: Folder(directory).files(), open_group(group or "", servers, config))
     printing.print_view(listing.differences(rows), output)
     failing = [row for row in rows if row.fails]
     if failing:
@@ -98,8 +95,8 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
 
 @checkpoint_command.command("repair")
 @_directory
-@_servers
-@_config
+@printing.servers
+@printing.config
 @_group
 @click.option("--execute", is_flag=True, help="Write the files; without it they are only listed.")
 @click.option("--accept-loss", is_flag=True, help="Also repairs that lose records, or make a state inexact.")
@@ -123,7 +120,7 @@ def repair_command(
     files = folder.files()
     mends = repairs.mend_files(files)
     if not mends and (servers or config):
-        rows, brokers = _compare_with_kafka(files, lambda: files, client_config(servers, config), group)
+        rows, brokers = _compare_with_kafka(files, lambda: files, open_group(group or "", servers, config))
         mends = repairs.mend_positions(files, rows, brokers)
     try:
         if mends:
@@ -174,7 +171,7 @@ def _check_readable(files: Files) -> None:
 
 
 def _compare_with_kafka(
-    files: Files, read_again: Callable[[], Files], conf: dict[str, str], group: str | None
+    files: Files, read_again: Callable[[], Files], kafka: KafkaGroup
 ) -> tuple[list[PartitionComparison], KafkaPositions]:
     """The checkpoint compared with Kafka; ``read_again`` reads the checkpoint again.
 
@@ -189,8 +186,19 @@ def _compare_with_kafka(
     def read() -> None:
         plans[:] = _plans(read_again())
 
-    positions = kafka_offsets.ask_brokers(conf, topics, group, read)
+    positions = _ask_kafka(kafka, topics, read)
     return [row for plan in plans for row in compare(plan, positions)], positions
+
+
+def _ask_kafka(kafka: KafkaGroup, topics: set[str], after_commits: Callable[[], None]) -> KafkaPositions:
+    """The brokers' answers; ``after_commits`` is called between the question for the group's commits and that for the ends."""
+    kafka.check_permission(topics)
+    partitions = {tp for tp in kafka.partitions() if tp.topic in topics}
+    committed = {tp: offset for tp, (offset, _) in kafka.committed(partitions).items()} if kafka.name else None
+    after_commits()
+    starts, silent = kafka.list_offsets(partitions, EARLIEST)
+    ends, silent_ends = kafka.list_offsets(partitions, LATEST)
+    return KafkaPositions(starts, ends, kafka.topic_ids, committed, {**silent, **silent_ends})
 
 
 def _plans(files: Files) -> list[RestartPlan]:

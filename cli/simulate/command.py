@@ -5,26 +5,22 @@ A bad case or a bad change of it ends with exit status 2 and one line, a missing
 
 from __future__ import annotations
 
-import gc
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from io import StringIO
-from typing import Any, Final
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
 import click
-from rich.console import Console
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
-from sparkcohort.cli.client_config import client_config
+from sparkcohort.cli import printing
+from sparkcohort.cli.kafka_group import open_group
 from sparkcohort.cli.simulate import live_case, views
 from sparkcohort.cli.simulate.case import MOST_BYTES, Case, CaseError, as_value, parse
 from sparkcohort.cli.simulate.changes import change_members, change_partitions
 from sparkcohort.cli.simulate.outcome import compare, simulate
 from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions, oddities
-from sparkcohort.cli.views import printable
+from sparkcohort.cli.views import View, printable
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
 from sparkcohort.runtime.shell.coordinator import custom_assignors
@@ -81,20 +77,10 @@ class BadCase(click.ClickException):
     exit_code = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _CaseSource:
-    """Where a case comes from: either ``group_id`` or ``path`` is set."""
-
-    group_id: str | None
-    path: str | None
-    servers: str | None
-    config: str | None
-
-
 @click.command("simulate", epilog=_EPILOG)
 @click.option("--group", "group_id", metavar="GROUP", help="A live group: of a Cohort query on this host, or in Kafka.")
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka about the group, at this broker.")
-@click.option("--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included.")
+@printing.servers
+@printing.config
 @click.option("--input", "path", metavar="FILE", help="A case as JSON; - is standard input.")
 @click.option("--members", multiple=True, metavar="CHANGE", help="+2, +2@RACK, +NAME or -NAME; may be repeated.")
 @click.option("--partitions", multiple=True, metavar="TOPIC=N", help="Give a topic N partitions; may be repeated.")
@@ -104,8 +90,12 @@ class _CaseSource:
     help="Another assignor than the group's or the case's; your own as package.module.Class.",
 )
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
-@click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most N members; default {LIMIT}.")
-@click.option("--all", "show_all", is_flag=True, help="Show every member and all its partitions.")
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help=f"Show every member, not the {LIMIT} that change most, and all its partitions.",
+)
 @click.option(
     "--output",
     type=click.Choice(["table", "json", "case"]),
@@ -122,7 +112,6 @@ def simulate_command(
     partitions: tuple[str, ...],
     assignor: str | None,
     comparing: bool,
-    members_shown: int | None,
     show_all: bool,
     output: str,
 ) -> None:
@@ -132,43 +121,26 @@ def simulate_command(
     consumer group: Kafka doesn't tell subscriptions, so its members are taken to want all topics that are assigned
     or have committed offsets.
     """
-    _check(group_id, servers, config, path, members_shown, show_all)
-    with _without_collections():
-        try:
-            base = _case(_CaseSource(group_id, path, servers, config))
-            case = change_members(change_partitions(base, partitions), members)
-            if path and not assignor:
-                _refuse_code(case.assignor)
-            case = replace(case, assignor=assignor or case.assignor)
-            most = None if show_all else members_shown or LIMIT
-            case_view = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
-            if output == "case":
-                _print_lines(views.lines(as_value(case)))
-            else:
-                _run(case_view, comparing=comparing, live=not path and not assignor, output=output)
-        except CaseError as error:
-            raise BadCase(str(error)) from None
-        except InvalidAssignment as error:
-            raise CohortError(printable(str(error))) from None
-
-
-def _check(
-    group_id: str | None,
-    servers: str | None,
-    config: str | None,
-    path: str | None,
-    members_shown: int | None,
-    show_all: bool,
-) -> None:
-    """Raise UsageError for options that don't go together."""
     if (group_id is None) == (path is None):
         raise click.UsageError("give either --group or --input.")
     if path is not None and (servers or config):
         raise click.UsageError("--bootstrap-server and --command-config go with --group, not with --input.")
-    if config and not servers:
-        raise click.UsageError("--command-config needs --bootstrap-server.")
-    if members_shown is not None and show_all:
-        raise click.UsageError("--members-shown and --all exclude each other.")
+    try:
+        base = _read_case(path) if path is not None else _live_case(group_id or "", servers, config)
+        case = change_members(change_partitions(base, partitions), members)
+        if path and not assignor:
+            _refuse_code(case.assignor)
+        case = replace(case, assignor=assignor or case.assignor)
+        most = None if show_all else LIMIT
+        case_view = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
+        if output == "case":
+            _print_lines(views.lines(as_value(case)))
+        else:
+            _run(case_view, comparing=comparing, live=not path and not assignor, output=output)
+    except CaseError as error:
+        raise BadCase(str(error)) from None
+    except InvalidAssignment as error:
+        raise CohortError(printable(str(error))) from None
 
 
 def _refuse_code(word: str) -> None:
@@ -214,24 +186,21 @@ def _run(case_view: views.CaseView, *, comparing: bool, live: bool, output: str)
         if output == "json":
             _print_lines(views.compared_as_json(outcomes, notes))
         else:
-            _print(lambda console: views.print_comparison(case_view, outcomes, notes, console))
+            _print_view(case_view.title, views.comparison(outcomes, notes))
         return
     outcome = simulate(base, case, assignor)
     if output == "json":
         _print_lines(views.as_json(case_view, outcome, notes))
     else:
-        _print(lambda console: views.print_outcome(case_view, outcome, notes, console))
+        _print_view(f"{outcome.assignor}: {case_view.title}", views.members(case_view, outcome, notes))
 
 
 # --- where a case comes from -----------------------------------------------------------------------------
 
 
-def _case(source: _CaseSource) -> Case:
-    if source.path is not None:
-        return parse(_read(source.path))
-    group_id = source.group_id or ""
-    if source.servers is not None:
-        return live_case.case_of_kafka(live_case.CaseRequest(group_id, client_config(source.servers, source.config)))
+def _live_case(group_id: str, servers: str | None, config: str | None) -> Case:
+    if servers or config:
+        return live_case.case_of_kafka(open_group(group_id, servers, config))
     try:
         return live_case.case_of_status(connection_file.describe(group_id))
     except CohortError as error:
@@ -240,16 +209,12 @@ def _case(source: _CaseSource) -> Case:
         raise CohortError(f"{error}; for any other Kafka group give --bootstrap-server", error.error) from None
 
 
-def _read(path: str) -> bytes:
+def _read_case(path: str) -> Case:
     try:
-        if path == "-" and sys.stdin is None:
-            raise BadCase("--input -: standard input is closed")
-        if path == "-":
-            return sys.stdin.buffer.read(MOST_BYTES + 1)
-        with open(path, "rb") as file:  # noqa: PTH123  a name that is opened as it is given
-            return file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise BadCase(f"--input {path} can't be read: {error.strerror}") from None
+        with click.open_file(path, "rb") as file:
+            return parse(file.read(MOST_BYTES + 1))
+    except (OSError, RuntimeError) as error:  # RuntimeError: standard input is closed
+        raise BadCase(f"--input {path} can't be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 # --- words -----------------------------------------------------------------------------------------------
@@ -273,29 +238,11 @@ def _title(base: Case, case: Case) -> str:
     return f"{size}; {', '.join(changes)}" if changes else size
 
 
-def _print(show: Callable[[Console], None]) -> None:
-    """Print for the terminal's width, else plain text of a fixed width."""
-    if sys.stdout.isatty():
-        show(Console(highlight=False))
-        return
-    text = StringIO()
-    show(Console(file=text, width=views.PLAIN_WIDTH, color_system=None, highlight=False, force_terminal=False))
-    for line in text.getvalue().splitlines():
-        click.echo(line.rstrip())
+def _print_view(title: str, view: View) -> None:
+    click.echo(printable(title) + "\n")
+    printing.print_view(view, "table")
 
 
 def _print_lines(text: Iterator[str]) -> None:
     for line in text:
         click.echo(line)
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Without garbage collection: with a million lists it would take longer than all the rest."""
-    was_enabled: Any = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -1,4 +1,4 @@
-"""The owners of partitions before a round; fast for a million claims if no two are of one partition.
+"""The owners of partitions before a round, by the rules of ``assignors.solver.ownership``.
 
 >>> from sparkcohort.assignors import MemberSubscription
 >>> claims = OwnedPartitions({"t": 3}, {"a": MemberSubscription(("t",), (("t", 0), ("t", 7)), 1), "b": MemberSubscription((), (("t", 1),))})
@@ -6,8 +6,6 @@
 (frozenset({('t', 0)}), frozenset())
 >>> claims.transferring_ownership({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
 {('t', 1)}
-
-The rules are those of ``assignors.solver.ownership`` and ``revocation``, which decide if claims overlap.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ from collections.abc import Mapping
 
 from sparkcohort.assignors import MemberSubscription, Partition
 from sparkcohort.assignors.api import Assignment
-from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
+from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.runtime.group.summary import ranges
-from sparkcohort.runtime.text import counted
+from sparkcohort.runtime.text import counted, printable
 
 Members = Mapping[str, MemberSubscription]
 
@@ -27,32 +25,12 @@ class OwnedPartitions:
     """``owned`` has each member's valid claims: the partition exists, is still wanted, and no other claim wins over this one."""
 
     def __init__(self, topics: Mapping[str, int], members: Members) -> None:
-        self._topics = topics
-        self._members = members
-        self._holder: dict[Partition, str] = {}
-        for member in members:
-            self._holder.update(dict.fromkeys(members[member].owned, member))
-        alone = len(self._holder) == sum(len(subscription.owned) for subscription in members.values())
-        ownership = None if alone else resolve_ownership(topics, members)
-        self._claimants = ownership.claimants if ownership else None
-        self.owned = self._owned_after_contest(ownership) if ownership else self._owned_without_contest()
-
-    def _owned_without_contest(self) -> dict[str, frozenset[Partition]]:
-        owned = {}
-        for member, subscription in self._members.items():
-            sizes = {topic: self._topics.get(topic, 0) for topic in subscription.topics}
-            owned[member] = frozenset(p for p in subscription.owned if 0 <= p[1] < sizes.get(p[0], 0))
-        return owned
-
-    def _owned_after_contest(self, ownership: Ownership) -> dict[str, frozenset[Partition]]:
-        owned: dict[str, set[Partition]] = {member: set() for member in self._members}
+        ownership = resolve_ownership(topics, members)
+        self._claimants = ownership.claimants
+        owned: dict[str, set[Partition]] = {member: set() for member in members}
         for partition, owner in ownership.owner.items():
             owned[owner].add(partition)
-        return {member: frozenset(partitions) for member, partitions in owned.items()}
-
-    def claimed(self, partition: Partition) -> bool:
-        """Whether a member claims this partition."""
-        return partition in self._holder
+        self.owned = {member: frozenset(partitions) for member, partitions in owned.items()}
 
     def transferring_ownership(self, answer: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
         """The partitions of an answer that another member has to revoke first (KIP-429)."""
@@ -60,7 +38,7 @@ class OwnedPartitions:
             partition
             for member, partitions in answer.items()
             for partition in set(partitions) - self.owned[member]
-            if self._is_claimed_by_another(partition, member)
+            if any(claimant != member for claimant in self._claimants.get(partition, ()))
         }
 
     def adjust_assignment(self, answer: Assignment) -> Assignment:
@@ -70,13 +48,7 @@ class OwnedPartitions:
 
     def contested(self) -> list[Partition]:
         """The partitions that more than one member claims, sorted."""
-        claimants = self._claimants or {}
-        return sorted(partition for partition, members in claimants.items() if len(members) > 1)
-
-    def _is_claimed_by_another(self, partition: Partition, member: str) -> bool:
-        if self._claimants is None:
-            return self._holder.get(partition, member) != member
-        return any(claimant != member for claimant in self._claimants.get(partition, ()))
+        return sorted(partition for partition, members in self._claimants.items() if len(members) > 1)
 
 
 def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartitions) -> list[str]:
@@ -97,14 +69,10 @@ def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartition
         (unwanted, "claimed by a member that doesn't subscribe to the topic"),
     )
     lines += [
-        f"{counted(len(each), 'partition')} {text}: {_abbreviate(ranges(each) or '')}" for each, text in kinds if each
+        f"{counted(len(each), 'partition')} {text}: {printable(ranges(each) or '', 60)}" for each, text in kinds if each
     ]
     if unsubscribed := sorted(topic for topic in topics if topic not in subscribed):
-        lines.append(f"nobody subscribes to {_abbreviate(', '.join(unsubscribed))}")
+        lines.append(f"nobody subscribes to {printable(', '.join(unsubscribed), 60)}")
     if absent := sorted(subscribed - topics.keys()):
-        lines.append(f"subscribed to but not there: {_abbreviate(', '.join(absent))}")
+        lines.append(f"subscribed to but not there: {printable(', '.join(absent), 60)}")
     return lines
-
-
-def _abbreviate(words: str, most: int = 60) -> str:
-    return words if len(words) <= most else f"{words[:most]}…"

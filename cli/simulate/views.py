@@ -1,7 +1,7 @@
-"""Prints the results of ``cohort simulate``: a table of members with the figures under it, or the same as JSON.
+"""What ``cohort simulate`` prints: a row a member with the figures under it, a row an assignor, or the same as JSON.
 
-A terminal gets colours and its own width, a pipe plain text of 80 columns.  Of a large group the members that change most
-are shown, with a line or two of partitions each; the rest is counted.  ``--all`` shows everything.
+Of a large group the members that change most are shown, with some of their partitions each; the rest is counted.
+``--all`` shows everything.
 """
 
 from __future__ import annotations
@@ -12,34 +12,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from sparkcohort.assignors import Partition
 from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.simulate.outcome import Outcome, subscribed_partitions
-from sparkcohort.cli.views import printable
+from sparkcohort.cli.views import View, printable
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.text import counted
 
-PLAIN_WIDTH: Final = 80
 CELL: Final = 36
 LINES: Final = 96
 """Characters of a list of partitions: ``CELL`` of a member, ``LINES`` under the table; ``--all`` shows all."""
 
+MEMBERS: Final = ("MEMBER", "#BEFORE", "#AFTER", "KEPT", "+GAINED", "-LOST")
 COMPARED: Final = (
-    "ASSIGNOR",
-    "TYPE",
-    "MOVED",
-    "SPREAD",
-    "OFF\nRACK",
-    "ROUNDS",
-    "PAUSE\nEAGER",
-    "PAUSE\nCOOP",
-    "BUSIEST",
+    *("ASSIGNOR", "TYPE", "#MOVED", "#SPREAD", "#OFF-RACK", "#ROUNDS", "#PAUSE-EAGER", "#PAUSE-COOP", "#BUSIEST"),
 )
-SIGNS: Final = "= KEPT, + GAINED, - LOST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,56 +51,48 @@ def names(base: Case, case: Case) -> dict[str, str]:
     return {member: printable(name if counts[name] == 1 else member) for member, name in plain_names.items()}
 
 
-def print_outcome(view: CaseView, outcome: Outcome, notes: Sequence[str], console: Console) -> None:
-    """Print what one assignor does."""
-    console.print(Text(f"{printable(outcome.assignor)}: {view.title}", style="bold"))
-    _print_notes(notes, console)
-    console.print()
-    rows, hidden = _rows_to_show(view, outcome)
-    console.print(_members(view, outcome, rows))
+def members(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> View:
+    """What one assignor does: a row a member, and the figures."""
+    shown, hidden = _rows_to_show(view, outcome)
+    most = None if view.most is None else CELL
+    rows = []
+    for member in shown:
+        old, new = set(outcome.owned_before.get(member, ())), set(outcome.settled.get(member, ()))
+        change = "" if member in view.base.members else " (new)"
+        change = change if member in view.case.members else " (gone)"
+        parts = (_some(each, most) for each in (old & new, new - old, old - new))
+        rows.append((f"{view.names[member]}{change}", len(old), len(new), *parts))
+    totals = []
     if hidden:
         unchanged = sum(outcome.owned_before.get(member, ()) == outcome.settled.get(member, ()) for member in hidden)
-        console.print(f"and {counted(len(hidden), 'member')} more, {unchanged:,} of them unchanged (--all shows them)")
-    console.print()
-    console.print(_grid(_figures(view, outcome)))
+        totals.append(f"and {counted(len(hidden), 'member')} more, {unchanged:,} of them unchanged (--all shows them)")
+    totals += ["", *(f"{name:<19}  {text}" for name, text in _figures(view, outcome))]
+    return View(MEMBERS, tuple(rows), notes=_notes(notes), totals=tuple(totals))
 
 
-def print_comparison(view: CaseView, outcomes: Sequence[Outcome], notes: Sequence[str], console: Console) -> None:
-    """Print a row an assignor."""
-    console.print(Text(view.title, style="bold"))
-    _print_notes(notes, console)
-    console.print()
-    columns = COMPARED if any(outcome.busiest is not None for outcome in outcomes) else COMPARED[:-1]
-    rows = [_comparison_row(outcome) for outcome in outcomes]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, justify="left" if name in COMPARED[:2] else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row[: len(columns)])
-    if console.measure(table, options=console.options.update(max_width=1_000)).maximum <= console.width:
-        console.print(table)
-        console.print()
-    else:  # a block an assignor
-        for row in rows:
-            console.print(_grid((name.replace("\n", " "), cell) for name, cell in zip(columns, row, strict=False)))
-            console.print()
+def comparison(outcomes: Sequence[Outcome], notes: Sequence[str]) -> View:
+    """A row an assignor."""
+    rows = tuple(
+        (
+            outcome.assignor,
+            "coop" if outcome.cooperative else "eager",
+            outcome.moved,
+            outcome.spread,
+            outcome.rack_mismatches,
+            outcome.rounds if outcome.settles else f">{outcome.rounds}",
+            outcome.paused_eager,
+            _counts(outcome.paused_cooperative) or 0,
+            None if outcome.busiest is None else f"{outcome.busiest:.2f}",
+        )
+        for outcome in outcomes
+    )
     least = outcomes[0].fewest_moves if outcomes else 0
-    console.print(f"fewest moves possible: {least:,}; a partition that pauses does so for 1 round unless x 2 says more")
+    total = f"fewest moves possible: {least:,}; a partition that pauses does so for 1 round unless x 2 says more"
+    return View(COMPARED, rows, notes=_notes(notes), totals=(total,))
 
 
-def _comparison_row(outcome: Outcome) -> list[Text]:
-    """The cells of a row, one for each of ``COMPARED``."""
-    return [
-        Text(printable(outcome.assignor)),
-        Text("coop" if outcome.cooperative else "eager"),
-        _move_figure(outcome),
-        Text(f"{outcome.spread:,}", style="green" if outcome.spread <= 1 else "yellow"),
-        Text("-" if outcome.rack_mismatches is None else f"{outcome.rack_mismatches:,}"),
-        Text(str(outcome.rounds) if outcome.settles else f">{outcome.rounds}"),
-        Text(f"{outcome.paused_eager:,}"),
-        Text(_counts(outcome.paused_cooperative) or "0"),
-        Text("-" if outcome.busiest is None else f"{outcome.busiest:.2f}"),
-    ]
+def _notes(notes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"note: {note}" for note in notes)
 
 
 def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> Iterator[str]:
@@ -163,9 +142,6 @@ def _pauses(case: Case, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-# --- members ---------------------------------------------------------------------------------------------
-
-
 def _rows_to_show(view: CaseView, outcome: Outcome) -> tuple[list[str], list[str]]:
     """The members to show, by name, and the others, which change least."""
     members = sorted({*view.base.members, *view.case.members}, key=lambda member: (view.names[member], member))
@@ -181,106 +157,46 @@ def _rows_to_show(view: CaseView, outcome: Outcome) -> tuple[list[str], list[str
     return [m for m in members if m in shown_members], [m for m in members if m not in shown_members]
 
 
-def _members(view: CaseView, outcome: Outcome, rows: Iterable[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("MEMBER", overflow="fold", max_width=36)
-    for column in ("BEFORE", "AFTER"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column(SIGNS, overflow="fold")
-    most = None if view.most is None else CELL
-    for member in rows:
-        old, new = set(outcome.owned_before.get(member, ())), set(outcome.settled.get(member, ()))
-        label = Text(view.names[member])
-        if member not in view.base.members:
-            label.append(" (new)", style="green")
-        elif member not in view.case.members:
-            label.append(" (gone)", style="red")
-        kinds = (("=", old & new, ""), ("+", new - old, "green"), ("-", old - new, "yellow"))
-        cell = Text("\n").join(Text(f"{sign} {_some(each, most)}", style) for sign, each, style in kinds if each)
-        table.add_row(label, f"{len(old):,}", f"{len(new):,}", cell)
-    return table
-
-
-def _some(partitions: Collection[Partition], most: int | None) -> str:
-    """Partitions as ranges that a terminal can break between numbers; cut to ``most`` characters, with their number."""
-    whole = printable(ranges(partitions) or "").replace(",", ", ").replace(";", "; ")
-    if most is None or len(whole) <= most:
+def _some(partitions: Collection[Partition], most: int | None) -> str | None:
+    """Partitions as ranges, cut to ``most`` characters, with their number."""
+    whole = ranges(partitions)
+    if whole is None or most is None or len(whole) <= most:
         return whole
-    return f"{whole[:most].rpartition(' ')[0]} … ({len(partitions):,})"
+    return f"{whole[:most]}… ({len(partitions):,})"
 
 
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def _figures(view: CaseView, outcome: Outcome) -> Iterator[tuple[str, Text]]:
-    yield (
-        "moved",
-        Text()
-        .append_text(_move_figure(outcome))
-        .append(f" of {outcome.owned:,}; the fewest possible: {outcome.fewest_moves:,}"),
-    )
-    yield "placed", Text(f"{outcome.placed:,} that had no owner")
-    style = "green" if outcome.spread <= 1 else "yellow"
-    yield (
-        "spread",
-        Text(f"{outcome.spread_before:,} -> ").append(f"{outcome.spread:,}", style).append(" (most - fewest)"),
-    )
+def _figures(view: CaseView, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    yield "moved", f"{outcome.moved:,} of {outcome.owned:,}; the fewest possible: {outcome.fewest_moves:,}"
+    yield "placed", f"{outcome.placed:,} that had no owner"
+    yield "spread", f"{outcome.spread_before:,} -> {outcome.spread:,} (most - fewest)"
     if outcome.rack_mismatches is None:
-        yield "rack mismatches", Text("unknown: no racks of members or of replicas")
+        yield "rack mismatches", "unknown: no racks of members or of replicas"
     else:
         earlier = "?" if outcome.rack_mismatches_before is None else f"{outcome.rack_mismatches_before:,}"
-        yield "rack mismatches", Text(f"{earlier} -> {outcome.rack_mismatches:,}")
+        yield "rack mismatches", f"{earlier} -> {outcome.rack_mismatches:,}"
     if outcome.busiest is not None:
         earlier = "?" if outcome.busiest_before is None else f"{outcome.busiest_before:.2f}"
-        yield "busiest member", Text(f"{earlier} -> {outcome.busiest:.2f} times the mean load")
-    if outcome.relieved:
-        yield "moved for load", _relieved(view, outcome)
-    yield "pauses, eager", Text(f"{counted(outcome.paused_eager, 'partition')} for 1 round: all there are")
-    yield "pauses, cooperative", _cooperative(outcome)
-
-
-def _relieved(view: CaseView, outcome: Outcome) -> Text:
-    """The later moves for load, a line a round."""
+        yield "busiest member", f"{earlier} -> {outcome.busiest:.2f} times the mean load"
     after_s = view.case.load_balance.after_ms / 1000
-    lines = [
-        f"{counted(relief.partitions, 'partition')}, once {view.names.get(relief.member, relief.member)} has carried "
-        f"{relief.times_mean:.1f} x the mean for {after_s:g} s"
-        for relief in outcome.relieved
-    ]
-    return Text("\n".join(lines))
-
-
-def _move_figure(outcome: Outcome) -> Text:
-    return Text(f"{outcome.moved:,}", style="green" if outcome.moved <= outcome.fewest_moves else "yellow")
-
-
-def _cooperative(outcome: Outcome) -> Text:
-    paused = outcome.paused_cooperative
-    flowing = outcome.paused_eager - sum(map(len, paused.values()))
-    text = Text()
-    for rounds, partitions in paused.items():
-        text_of_partitions = _some(partitions, LINES)
-        text.append(f"{counted(len(partitions), 'partition')} for {counted(rounds, 'round')}: {text_of_partitions}\n")
-    text.append(f"{flowing:,} flow on; settled after {counted(outcome.rounds_cooperative, 'round')}")
-    if not outcome.settles:
-        text.append("; it never settles", style="red")
-    return text
+    for relief in outcome.relieved:
+        name = view.names.get(relief.member, relief.member)
+        excess = f"once {name} has carried {relief.times_mean:.1f} x the mean for {after_s:g} s"
+        yield "moved for load", f"{counted(relief.partitions, 'partition')}, {excess}"
+    yield "pauses, eager", f"{counted(outcome.paused_eager, 'partition')} for 1 round: all there are"
+    for rounds, partitions in outcome.paused_cooperative.items():
+        paused = f"{counted(len(partitions), 'partition')} for {counted(rounds, 'round')}"
+        yield "pauses, cooperative", f"{paused}: {_some(partitions, LINES)}"
+    flowing = outcome.paused_eager - sum(map(len, outcome.paused_cooperative.values()))
+    end = "" if outcome.settles else "; it never settles"
+    yield (
+        "flow on",
+        f"{counted(flowing, 'partition')}; settled after {counted(outcome.rounds_cooperative, 'round')}{end}",
+    )
 
 
 def _counts(paused: Mapping[int, Sequence[Partition]]) -> str:
     """``3`` partitions for one round, ``2 x 2`` for two."""
     return ", ".join(f"{len(partitions):,}{f' x {rounds}' * (rounds > 1)}" for rounds, partitions in paused.items())
-
-
-def _grid(rows: Iterable[tuple[str, Text]]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(name, text)
-    return table
-
-
-def _print_notes(notes: Iterable[str], console: Console) -> None:
-    for note in notes:
-        console.print(Text(f"note: {printable(note)}", style="yellow"))

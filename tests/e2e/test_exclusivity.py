@@ -166,33 +166,28 @@ def delivered(*queries: Query) -> Counter[tuple[int, int]]:
     return Counter((row["partition"], row["offset"]) for row in rows)
 
 
-def handed_over(broker: Broker, group: str, to: Path) -> subprocess.CompletedProcess[str]:
-    """``cohort handover``: the query ends, and what it has read is in that checkpoint."""
+def handed_over(broker: Broker, group: str) -> subprocess.CompletedProcess[str]:
+    """``cohort handover``: the query ends."""
     command = [sys.executable, "-P", "-m", "sparkcohort.cli.main", "handover", "--group", group]
-    command += ["--bootstrap-server", broker.bootstrap, "--to-checkpoint", str(to)]
+    command += ["--bootstrap-server", broker.bootstrap]
     return subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
 
 
-def test_a_query_hands_over_to_an_older_checkpoint(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """By the command: it ends, and the query of that checkpoint goes on behind its last batch; each record once."""
+def test_a_query_hands_over_by_the_command(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """It ends, and one with a new checkpoint goes on behind its last batch; each record once."""
     broker.admin.create_topic(topic, PARTITIONS)
-    source, batches = options(broker, topic), Batches()
-    for turn, checkpoint in enumerate((tmp_path / "old", tmp_path / "new", tmp_path / "old")):
+    source, places = options(broker, topic), list[tuple[int, int]]()
+    for turn in range(2):
         produce(broker.bootstrap, topic, 100, partitions=PARTITIONS, first=50 * turn)
-        given = source if turn != 1 else source | {"startingOffsets": "committed"}
-        run = Stream(spark, given, checkpoint, trigger=ASAP if turn == 1 else None).start()
-        if turn == 1:
-            run.wait_for_rows(100)
-            done = handed_over(broker, topic, tmp_path / "old")
-            assert done.returncode == 0, done.stderr
-            assert "HANDED_OVER" in run.failure()
-        run = run if turn == 1 else run.finish()
-        batches[turn] = run.rows
-    assert [len(rows) for rows in batches.values()] == [100, 100, 100]
-    places = [(row.partition, row.offset) for rows in batches.values() for row in rows]
-    assert sorted(places) == [(number, at) for number in range(PARTITIONS) for at in range(150)]
+        run = Stream(
+            spark, source | ({"startingOffsets": "committed"} if turn else {}), tmp_path / str(turn), trigger=ASAP
+        )
+        run.start().wait_for_rows(100)
+        done = handed_over(broker, topic)
+        assert done.returncode == 0, done.stderr
+        assert "HANDED_OVER" in run.failure()
+        places += [(row.partition, row.offset) for row in run.rows]
+    assert sorted(places) == [(number, at) for number in range(PARTITIONS) for at in range(100)]
 
 
 @pytest.mark.thorough("two applications")
@@ -200,9 +195,9 @@ def test_a_query_hands_over_to_an_older_checkpoint(
 def test_a_deployment_and_the_way_back(
     application: Application, other: Application, broker: Broker, topic: str
 ) -> None:
-    """A new version takes over in the middle of a batch; back again by the command, on the first checkpoint: each record once.
+    """A new version takes over in the middle of a batch, and the old one again: each record once.
 
-    Two applications, two checkpoints, sinks of their own.
+    Two applications, three checkpoints, sinks of their own.
     """
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
@@ -217,14 +212,12 @@ def test_a_deployment_and_the_way_back(
     new.wait_for("batch", 0)
     produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
     new.wait_for_no_lag()
-    done = handed_over(broker, topic, old.checkpoint)
-    assert done.returncode == 0, done.stderr
-    assert "HANDED_OVER" in str(new.end())
     before = delivered(old, new)
+    again = application.start("again", {**options, "handover": "graceful"})
+    assert "HANDED_OVER" in str(new.end())
     produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
-    again = application.start("job", options)
     again.wait_for_no_lag()
     again.stop()
-    after = delivered(again, new)
+    after = delivered(old, new, again)
     assert len(before) == 2 * PER_ROUND
     assert (len(after), set(after.values())) == (3 * PER_ROUND, {1})

@@ -80,9 +80,8 @@ def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
     raise CohortError(
         f"group {group_id} was handed over, but the checkpoint of this query begins elsewhere than the one before ended: "
         f"{tp.topic}-{tp.partition} at {offset} instead of {ended} ({len(differing)} partitions differ), so records would be "
-        "doubled or lost. Nothing was read. Give the query a new checkpointLocation; or write on in this one with cohort "
-        "handover --to-checkpoint; where both have one checkpointLocation, start the query again. To begin where the "
-        "checkpoint says, leave handover out"
+        "doubled or lost. Nothing was read. Give the query a new checkpointLocation; where both have one checkpointLocation, "
+        "start the query again. To begin where the checkpoint says, leave handover out"
     )
 
 

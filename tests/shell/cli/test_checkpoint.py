@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sparkcohort.cli.checkpoint import folder, kafka_offsets, subcommands
+from sparkcohort.cli import kafka_group
+from sparkcohort.cli.checkpoint import folder, subcommands
 from sparkcohort.cli.checkpoint.folder import Folder
 from sparkcohort.cli.checkpoint.repairs import Files
 from sparkcohort.runtime.errors import CohortError
@@ -188,7 +190,8 @@ def test_a_query_that_runs_is_not_accused(broker: Broker, topic: str, tmp_path: 
         broker.admin.commit(topic, topic, {0: 80, 1: 8})
         return read()
 
-    rows, _ = subcommands._compare_with_kafka(read(), goes_on, {"bootstrap.servers": broker.bootstrap}, topic)
+    with closing(kafka_group.KafkaGroup(topic, {"bootstrap.servers": broker.bootstrap})) as group:
+        rows, _ = subcommands._compare_with_kafka(read(), goes_on, group)
     assert [(row.checkpoint, row.planned, row.group, row.verdict) for row in rows] == [
         (80, 100, "behind by 10", "ok"),
         (8, 100, "behind by 1", "ok"),
@@ -230,7 +233,7 @@ def test_a_query_of_another_user_may_use_it(tmp_path: Path, monkeypatch: pytest.
 
 def test_no_broker_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And exit status 1; without an address at all it is a mistake on the command line."""
-    monkeypatch.setattr(kafka_offsets, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(kafka_group, "TIMEOUT_S", 1.0)
     at = made(tmp_path / "checkpoint")
     assert cohort("checkpoint", "diff", str(at)).returncode == 2
     said = cohort("checkpoint", "diff", str(at), "--bootstrap-server", "127.0.0.1:1")

@@ -59,8 +59,8 @@ def test_a_checkpoint_is_repaired(tmp_path: Path, both: bool) -> None:
     assert unread("checkpoint", "repair", str(at), "--execute", "--not-running", both=both)[0] == 1
 
 
-def test_a_checkpoint_is_written_on_hand_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And Kafka is told, before people are."""
+def test_kafka_is_told_of_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before people are."""
     kafka = Kafka(failures=0)
 
     def echo(*_: object, **__: object) -> None:
@@ -68,5 +68,5 @@ def test_a_checkpoint_is_written_on_hand_over(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr("click.echo", echo)
     with pytest.raises(BrokenPipeError):
-        hand_over(kafka, tmp_path / "checkpoint")
-    assert (len(kafka.written), (tmp_path / "checkpoint" / "commits" / "0").exists()) == (1, True)
+        hand_over(kafka)
+    assert len(kafka.written) == 1

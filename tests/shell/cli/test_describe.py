@@ -7,14 +7,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient
 
-from sparkcohort.cli.simulate import live_case
+from sparkcohort.cli import kafka_group
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
@@ -194,12 +191,9 @@ def test_a_group_that_has_nothing_yet(broker: Broker, topic: str, home: Path) ->
 
 def test_a_group_that_has_come_since() -> None:
     """Between two answers: nobody is told that they might mean what they said."""
-    listing = SimpleNamespace(valid=[SimpleNamespace(group_id="orders"), SimpleNamespace(group_id="order")])
-    answered = SimpleNamespace(result=lambda _timeout: listing)
-    admin = cast("AdminClient", SimpleNamespace(list_consumer_groups=lambda **_: answered))
-    said = str(live_case.unknown_group(live_case.CaseRequest("orders", {}), admin))
+    said = str(kafka_group._unknown_group("orders", ["order", "orders"]))
     assert said == "the coordinator of group orders does not know it yet: its query may be starting; ask again"
-    assert "did you mean orders?" in str(live_case.unknown_group(live_case.CaseRequest("ordes", {}), admin))
+    assert "did you mean orders?" in str(kafka_group._unknown_group("ordes", ["orders", "order"]))
 
 
 def test_groups_that_kafka_does_not_tell(broker: Broker, topic: str, home: Path) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkcohort.cli.checkpoint import shadow, two_readers
-from sparkcohort.cli.checkpoint.shadow_ranges import RangeComparison, ReadTotals
+from sparkcohort.cli.checkpoint import shadow
+from sparkcohort.cli.checkpoint.shadow_ranges import ReadTotals
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.partitions import Range
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import abort, produce, producer, transact
@@ -85,33 +83,40 @@ def test_two_readers_agree(filled: Broker, topic: str, tmp_path: Path, level: st
         (2, 1, 510, ends[1]),
     ]
     assert sum(row["records"] for row in rows) == records
-    assert f"3 batches, {records:,} records" in said.stderr
+    assert "3 batches; ranges: 5 equal, 0 lost to retention" in said.stderr
     assert sorted(str(path) for path in at.rglob("*")) == before
-    assert filled.admin.committed(two_readers.GROUP) == {}
+    assert filled.admin.committed(shadow.GROUP) == {}
 
 
 def test_what_differs_is_named(filled: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A negative control: a reader that turns one byte of one record is found, with its place; exit status 1."""
-    rows = two_readers._rows
+    add = ReadTotals.add
 
-    def turned(batch: Any) -> Iterator[two_readers.Row]:
-        for offset, at_us, kind, key, value, headers in rows(batch):
-            yield offset, at_us, kind, key, b"?" + value[1:] if offset == 60 and value else value, headers
+    def turned(totals: ReadTotals, offset: int, at_us: int, kind: int, key: Any, value: Any, headers: Any) -> None:
+        add(totals, offset, at_us, kind, key, b"?" + value[1:] if offset == 60 and value else value, headers)
 
-    monkeypatch.setattr(two_readers, "_rows", turned)
+    add_batch = shadow._add_batch
+
+    def add_turned(totals: ReadTotals, batch: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ReadTotals, "add", turned)
+            add_batch(totals, batch)
+
+    monkeypatch.setattr(shadow, "_add_batch", add_turned)
     at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 50, "1": 90})
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--output", "csv")
     assert said.returncode == 1
     assert f"{topic}-1 [50, 90) differs: checksums differ" in said.stderr
     assert "batch 0 is left out" in said.stderr
-    assert said.stdout.splitlines()[1].startswith("1,1,40,") and said.stdout.rstrip().endswith("differs")
+    assert said.stdout.splitlines()[1].startswith(f"1,0,{topic},1,50,90,40,")
+    assert said.stdout.rstrip().endswith("differs,checksums differ")
 
 
 def test_what_retention_took_is_no_difference(filled: Broker, topic: str, tmp_path: Path) -> None:
     """It is told; and where nothing is left to compare, that is no answer."""
     filled.admin.delete_records(topic, {0: 60})
     at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 70, "1": 70})
-    said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--partitions")
+    said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap)
     assert said.returncode == 0, said.stderr
     assert "lost to retention: the log begins at 60" in said.stderr
     planned(at, topic, {"0": 50}, {"0": 70})
@@ -124,15 +129,15 @@ def test_it_follows(filled: Broker, topic: str, tmp_path: Path, monkeypatch: pyt
     """Batches that come meanwhile are compared as they come; a partition that begins in one is left out."""
     at = planned(tmp_path / "checkpoint", topic, {"0": 50}, {"0": 70})
     more = threading.Event()
-    tell = shadow._print_progress
+    tell = shadow._print_batch
 
-    def told(line: Any, rows: Any) -> None:
-        tell(line, rows)
+    def told(number: int, rows: Any) -> None:
+        tell(number, rows)
         planned(at, topic, {"0": 50}, {"0": 70}, {"0": 90, "1": 10}, {"0": 90, "1": 30})
         (at / "offsets" / "0").unlink()  # as Spark does with each new batch
         more.set()
 
-    monkeypatch.setattr(shadow, "_print_progress", told)
+    monkeypatch.setattr(shadow, "_print_batch", told)
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--follow", "--batches", "3")
     assert more.is_set()
     assert said.returncode == 0, said.stderr
@@ -140,45 +145,29 @@ def test_it_follows(filled: Broker, topic: str, tmp_path: Path, monkeypatch: pyt
     assert [line.split()[0] for line in said.stdout.splitlines()[1:]] == ["1", "2", "3"]
 
 
-def test_what_can_not_be_read_keeps_nothing_else_from_it(
+def test_what_can_not_be_read_is_no_difference(
     filled: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One partition fails: the other is compared, and both stand in the table, with what went wrong; exit status 1."""
-    ours = two_readers.TwoReaders.cohort_totals
+    """The ranges of the batch stand in the table, with what went wrong; exit status 1."""
 
-    def read(readers: two_readers.TwoReaders, wanted: Any) -> Any:
-        if any(each.partition == 1 for each in wanted):
-            raise CohortError("its leader is away")
-        return ours(readers, wanted)
+    def read(*_: Any) -> Any:
+        raise CohortError("its leader is away")
 
-    monkeypatch.setattr(two_readers.TwoReaders, "cohort_totals", read)
-    at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 70, "1": 70})
+    monkeypatch.setattr(shadow.TwoReaders, "cohort_totals", read)
+    at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 70, "1": 70}, start={"0": 50, "1": 10})
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--output", "json")
     assert said.returncode == 1
     assert [(row["partition"], row["verdict"], row["why"]) for row in json.loads(said.stdout)] == [
-        (0, "equal", None),
+        (1, "not read", "its leader is away"),
+        (0, "not read", "its leader is away"),
         (1, "not read", "its leader is away"),
     ]
-
-
-def test_a_batch_that_differs_is_never_called_equal() -> None:
-    """However many ranges come after the one that differs: rows are bounded, verdicts are not lost."""
-    summary = shadow.ShadowSummary()
-    for number in range(3):
-        rows = [
-            RangeComparison(number, 0, Range("t", at, 0, 1), 1, 1, 1, "differs" if (number, at) == (0, 0) else "equal")
-            for at in range(shadow.MOST_ROWS // 2 + 1)
-        ]
-        summary.add(number, rows)
-    assert [line.verdict for line in summary.lines] == ["differs", "equal", "equal"]
-    assert [(row.batch, row.range.partition) for row in summary.rows() if row.verdict == "differs"] == [(0, 0)]
-    assert len(summary.rows()) == shadow.MOST_ROWS + 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "words", "status"),
     [
-        (("/nowhere", "--bootstrap-server", "127.0.0.1:1"), "is no checkpoint", 1),
+        (("/nowhere", "--bootstrap-server", "127.0.0.1:1"), "--bootstrap-server 127.0.0.1:1", 1),
         (("/nowhere",), "--bootstrap-server", 2),
         (("/nowhere", "--bootstrap-server", "127.0.0.1:1", "--last", "0"), "--last", 2),
     ],
@@ -191,8 +180,8 @@ def test_what_can_not_be_read_is_one_line(arguments: tuple[str, ...], words: str
 
 def test_sums_tell_records_apart() -> None:
     """Null from empty, a key from a value, an order from another."""
-    plain: two_readers.Row = (1, 2, 0, b"k", b"v", [])
-    others: list[two_readers.Row] = [
+    plain: Any = (1, 2, 0, b"k", b"v", [])
+    others: list[Any] = [
         (1, 2, 0, None, b"v", []),
         (1, 2, 0, b"", b"kv", []),
         (1, 3, 0, b"k", b"v", []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.cli.checkpoint import folder, shadow
-from sparkcohort.cli.checkpoint.shadow_ranges import RangeComparison
+from sparkcohort.cli.checkpoint.shadow_ranges import EQUAL, RangeComparison, ReadTotals
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from tests.kit.command import cohort
@@ -36,7 +37,9 @@ class Looks:
         self.pauses: list[float] = []
         self._patch(monkeypatch)
         monkeypatch.setattr(shadow.time, "sleep", self.pauses.append)  # type: ignore[attr-defined]
-        monkeypatch.setattr(shadow, "_read", self._equal)
+        monkeypatch.setattr(shadow, "_compare_ranges", self._equal)
+        monkeypatch.setattr(shadow, "open_group", lambda *_: None)
+        monkeypatch.setattr(shadow, "TwoReaders", lambda _: io.StringIO())
 
     def _patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         listed, read = folder.Folder._list_files, folder.Folder.read
@@ -59,7 +62,7 @@ class Looks:
             raise CohortError(f"{what}: Slow Down")
 
     def _equal(self, number: int, source: int, wanted: list[Range], _: object) -> list[RangeComparison]:
-        return [RangeComparison(number, source, each, 1, 1, 1, "equal") for each in wanted]
+        return [RangeComparison(number, source, each, ReadTotals(), EQUAL) for each in wanted]
 
 
 @pytest.fixture
@@ -77,11 +80,11 @@ def followed(looks: Looks, batches: int) -> tuple[int, list[int], str]:
 
 @pytest.mark.parametrize("what", ["listing", "file"])
 def test_some_looks_that_fail_end_nothing(looks: Looks, what: str) -> None:
-    """Every batch is compared once; one line tells of the failures, one of their end; the tries are ever farther apart."""
+    """Every batch is compared once; one line tells of the failures; the tries are ever farther apart."""
     looks.fails = lambda number: what if number in range(3, 8) else ""
     status, batches, said = followed(looks, 12)
     assert (status, batches) == (0, list(range(1, 13)))
-    assert (said.count("it is tried again"), said.count("the checkpoint is read again")) == (1, 1)
+    assert said.count("it is tried again") == 1
     assert looks.pauses == [1, 1, 1, 2, 4, 8, 16, *[1] * (len(looks.pauses) - 7)]
 
 

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from sparkcohort.cli.simulate.live_case import CaseRequest, case_of_kafka
+from sparkcohort.cli.kafka_group import KafkaGroup
+from sparkcohort.cli.simulate.live_case import case_of_kafka
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -231,8 +232,8 @@ def _refusal(options: dict[str, str], name: str) -> str:
 
 def _unseen(conf: dict[str, str], group: str, name: str) -> str:
     """What somebody is told who only wants to look at the group."""
-    with pytest.raises(CohortError) as caught:
-        case_of_kafka(CaseRequest(group, conf))
+    with pytest.raises(CohortError) as caught, closing(KafkaGroup(group, conf)) as looked_at:
+        case_of_kafka(looked_at)
     assert caught.value.error == name
     return str(caught.value)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sparkcohort.cli import views
 from sparkcohort.cli.checkpoint import shadow
-from sparkcohort.cli.checkpoint.shadow_ranges import EQUAL, RangeComparison
+from sparkcohort.cli.checkpoint.shadow_ranges import EQUAL, RangeComparison, ReadTotals
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.protocol.partitions import Range
 from tests.kit.status import a_cut, a_member, a_partition, a_status
@@ -220,10 +220,8 @@ def printed(view: views.View, width: int) -> str:
     return said.get()
 
 
-COMPARED = shadow.ShadowSummary()
-COMPARED.add(
-    31_415,
-    [RangeComparison(31_415, 0, Range("orders-of-the-shop", 11, 10**9, 2 * 10**9), 10**9, 10**11, 99, EQUAL, "")],
+COMPARED = RangeComparison(
+    31_415, 0, Range("orders-of-the-shop", 11, 10**9, 2 * 10**9), ReadTotals(10**9, 0, 0, 10**11), EQUAL
 )
 HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
 
@@ -236,7 +234,7 @@ HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
         views.members(a_status(members=[a_member(f"executor-12-{'0a1b2c3d' * 3}", "12", HOST, [["orders", 1]], 9)])),
         views.members(a_status(), verbose=True),
         views.state(a_status(instance_id="cohort-8e053c91"), f"{HOST}:40123", verbose=True),
-        shadow._view(COMPARED, partitions=True),
+        shadow._view([COMPARED]),
     ],
     ids=["groups", "members", "members, verbose", "state", "ranges of a shadow"],
 )

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -254,7 +255,7 @@ def test_load_balancing_goes_the_coordinators_way(group: tuple[dict[str, int], g
 
 def watched(case: Case) -> dict[str, tuple[Partition, ...]]:
     """Where a group ends that is led as the coordinator leads it, by its watch: a minute passes after every round."""
-    threshold, after_ms, max_moves = case.load_balance
+    threshold, after_ms, max_moves = msgspec.structs.astuple(case.load_balance)
     assignor = LoadBalancedAssignor(threshold=threshold, max_moves=max_moves)
     loads = {partition: load for said in case.members.values() for partition, load in said.loads.items()}
     members, watch, now_ms, rounds = dict(case.members), imbalance.Watch(), 0, 1
