@@ -11,7 +11,6 @@ import click
 from sparkcohort.cli import kafka_status, printing, views
 from sparkcohort.cli.kafka_group import KafkaGroup, open_group
 from sparkcohort.cli.live_runs import ask_runs, status_of
-from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 from sparkcohort.runtime.text import counted
 
@@ -128,10 +127,7 @@ def describe_command(
         printing.print_view(_kafka_view(group, table, verbose, row_filter), output)
         return
     answers, failures = ask_runs(group_id, lambda run: _run_view(run, status_of(run), table, verbose, row_filter))
-    if answers:
-        printing.print_view(views.join_views(answers), output)
-    if failures:
-        raise CohortError("; ".join(failures))
+    printing.print_answers(answers, failures, output)
 
 
 def _run_view(run: Connection, status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sparkcohort.cli.views import View
+from sparkcohort.cli.views import View, view_of
 
 OK: Final = "ok"
 FAILED: Final = "failed"
 WARNING: Final = "warning"
 NOT_ASKED: Final = "not asked"
 SIGNS: Final = {OK: "✓", FAILED: "✗", WARNING: "!", NOT_ASKED: "-"}
-COLUMNS: Final = ("CHECK", "RESULT", "FOUND", "REMEDY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +57,6 @@ def as_lines(checks: Sequence[Check]) -> list[str]:
 
 def as_view(checks: Sequence[Check]) -> View:
     """A row for each, for JSON and csv."""
-    rows = tuple((each.check, each.result, each.found, each.remedy or None) for each in checks)
-    return View(COLUMNS, rows, tuple(asdict(each) for each in checks))
+    return view_of(
+        ("CHECK", "RESULT", "FOUND", "REMEDY"), map(asdict, checks), {"REMEDY": lambda each: each["remedy"] or None}
+    )

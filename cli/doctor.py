@@ -15,38 +15,25 @@ from sparkcohort.cli.diagnosis import FAILED, NOT_ASKED, Check, as_lines, as_vie
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import properties_file
 
-EXECUTORS_S: Final = 180.0
 _EPILOG: Final = """\b
 Examples:
   cohort doctor                             this host: Python, limits, ports
   cohort doctor --option subscribe=orders --option group.id=billing \\
       --bootstrap-server broker:9092 --command-config client.properties
-  cohort doctor --executors --master spark://master:7077 \\
-      --conf spark.executor.memoryOverhead=1g
+  cohort doctor --conf spark.executor.memoryOverhead=1g
 """
 
 
 @click.command("doctor", epilog=_EPILOG)
 @click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the query; may be repeated.")
-@click.option(
-    "--bootstrap-server", "servers", metavar="HOST:PORT", help="Brokers, in place of kafka.bootstrap.servers."
-)
-@click.option(
-    "--command-config",
-    "config",
-    metavar="FILE",
-    help="Properties of the Kafka client, security included; may have a query's kafka.* too.",
-)
-@click.option("--executors", is_flag=True, help="Ask executors for their Python, by a small Spark job.")
-@click.option("--master", metavar="MASTER", help="The master of that job.")
+@printing.servers
+@printing.config
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
 @printing.output
 def doctor_command(
     pairs: tuple[str, ...],
     servers: str | None,
     config: str | None,
-    executors: bool,
-    master: str | None,
     conf: tuple[str, ...],
     output: str,
 ) -> int:
@@ -57,8 +44,7 @@ def doctor_command(
     options = _pairs(pairs, "--option")
     spark, spark_source = host.spark_conf(_pairs(conf, "--conf"))
     checks = [*host.interpreters(), *host.versions(), *host.archive(), *_of_kafka(options, servers, config)]
-    checks += [host.proxies(options), *host.limits(), *host.ports(options), host.memory_overhead(spark, options)]
-    checks += host.executors(master, spark, EXECUTORS_S) if executors else [host.NO_EXECUTORS]
+    checks += [host.descriptors(), *host.ports(options), host.memory_overhead(spark, options), host.NO_EXECUTORS]
     if output == "table":
         for line in as_lines(checks):
             click.echo(views.printable(line))
@@ -75,9 +61,8 @@ def _of_kafka(options: dict[str, str], servers: str | None, config: str | None) 
     except OptionError as error:
         raise click.ClickException(str(error)) from None
     if not servers and not java.get("bootstrap.servers") and not has_servers:
-        return [
-            not_asked("brokers", "not asked", "--bootstrap-server HOST:PORT, or --option kafka.bootstrap.servers=…")
-        ]
+        remedy = "--bootstrap-server HOST:PORT, or --option kafka.bootstrap.servers=…"
+        return [not_asked("brokers", "not asked", remedy)]
     topics = [topic.strip() for topic in options.get("subscribe", "").split(",") if topic.strip()]
     return kafka.checks(client_config(servers, config, java), topics, options.get("group.id"))
 

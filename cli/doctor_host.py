@@ -1,4 +1,4 @@
-"""Checks of this host: interpreters, versions, Java, proxies, limits, ports, and the memory of executors."""
+"""Checks of this host: interpreters, versions, Java, descriptors, ports, and the memory of executors."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ _LOOK: Final = (
     " except Exception: return ''\n"
     "print('COHORT '+json.dumps([sys.executable,'.'.join(map(str,sys.version_info[:3])),of('sparkcohort'),of('pyspark'),why]))\n"
 )
+PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
@@ -57,18 +58,11 @@ def interpreters() -> list[Check]:
 
 
 def _python(check: str, command: str, set_by: str) -> Check:
-    local = ".".join(map(str, sys.version_info[:2]))
     remedy = f"export PYSPARK_PYTHON={sys.executable} (this command's, which has Cohort) before the session is made, for the driver; spark.pyspark.python alone doesn't do"
     subject = f"{command} ({set_by})"
+    arguments: dict[str, Any] = {"capture_output": True, "text": True, "timeout": ANSWER_S, "stdin": subprocess.DEVNULL}
     try:
-        done = subprocess.run(
-            [command, "-c", _LOOK],
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = subprocess.run([command, "-c", _LOOK], check=False, **arguments)
     except subprocess.TimeoutExpired:
         return failed(check, f"{subject} does not answer within {ANSWER_S:g} s: is it a Python?", remedy)
     except OSError as error:
@@ -77,47 +71,37 @@ def _python(check: str, command: str, set_by: str) -> Check:
     if not lines:
         return failed(check, f"{subject} is no Python: it ended with status {done.returncode}", remedy)
     path, version, cohort, pyspark, trouble = json.loads(lines[-1].removeprefix("COHORT "))
+    own, subject = metadata.version("sparkcohort"), f"{path} ({version}, {set_by})"
     if trouble:
-        return failed(check, f"{path} ({version}, {set_by}) can't load Cohort: {trouble}", remedy)
-    if version.rpartition(".")[0] != local:
-        return failed(
-            check, f"{path} is {version}, this command's is {local}", f"{remedy}; driver and executors need the same"
-        )
-    if cohort != metadata.version("sparkcohort"):
-        return failed(
-            check,
-            f"{path} has sparkcohort {cohort}, this command's is {metadata.version('sparkcohort')}",
-            "install the same version in both",
-        )
-    return ok(check, f"{path} ({version}, {set_by}), sparkcohort {cohort}, pyspark {pyspark or 'of the cluster'}")
+        return failed(check, f"{subject} can't load Cohort: {trouble}", remedy)
+    if version.rpartition(".")[0] != PYTHON:
+        finding = f"{path} is {version}, this command's is {PYTHON}"
+        return failed(check, finding, f"{remedy}; driver and executors need the same")
+    if cohort != own:
+        finding = f"{path} has sparkcohort {cohort}, this command's is {own}"
+        return failed(check, finding, "install the same version in both")
+    return ok(check, f"{subject}, sparkcohort {cohort}, pyspark {pyspark or 'of the cluster'}")
 
 
 def versions() -> list[Check]:
     """PySpark and Java."""
-    checks = []
     try:
         pyspark = metadata.version("pyspark")
-        fine = tuple(int(part) for part in re.findall(r"\d+", pyspark)[:2]) >= (4, 2)
-        checks.append(
-            ok("PySpark", pyspark)
-            if fine
-            else failed("PySpark", pyspark, "upgrade it to 4.2 or newer, on the driver and the executors")
-        )
+        remedy = "upgrade it to 4.2 or newer, on the driver and the executors"
+        recent = tuple(int(part) for part in re.findall(r"\d+", pyspark)[:2]) >= (4, 2)
+        checks = [ok("PySpark", pyspark) if recent else failed("PySpark", pyspark, remedy)]
     except metadata.PackageNotFoundError:
-        checks.append(
-            warning(
-                "PySpark", "not in this Python", "pip install 'sparkcohort[spark]', unless the cluster brings its own"
-            )
-        )
+        remedy = "pip install 'sparkcohort[spark]', unless the cluster brings its own"
+        checks = [warning("PySpark", "not in this Python", remedy)]
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or not os.access(java, os.X_OK):
-        place = f"JAVA_HOME={home} has none" if home else "neither JAVA_HOME nor PATH has one"
-        return [
-            *checks,
-            warning("Java", place, "install Java 17 or 21 and set JAVA_HOME, unless the driver runs elsewhere"),
-        ]
-    return [*checks, ok("Java", java)]
+    if java is not None and os.access(java, os.X_OK):
+        return [*checks, ok("Java", java)]
+    place = f"JAVA_HOME={home} has none" if home else "neither JAVA_HOME nor PATH has one"
+    return [
+        *checks,
+        warning("Java", place, "install Java 17 or 21 and set JAVA_HOME, unless the driver runs elsewhere"),
+    ]
 
 
 def archive() -> list[Check]:
@@ -141,13 +125,12 @@ def archive() -> list[Check]:
         magic = b""
     except (OSError, zipfile.BadZipFile) as error:
         return [failed(check, f"{file} can't be read: {error}", "install Spark again")]
-    version = ".".join(map(str, sys.version_info[:2]))
     if magic == MAGIC_NUMBER:
-        return [ok(check, f"{file} is compiled for Python {version}")]
+        return [ok(check, f"{file} is compiled for Python {PYTHON}")]
     return [
         warning(
             check,
-            f"{file} is not compiled for Python {version}: each Python that Spark starts compiles it, a second of a core; on a busy host queries fail with 'Python worker failed to connect back'",
+            f"{file} is not compiled for Python {PYTHON}: each Python that Spark starts compiles it, a second of a core; on a busy host queries fail with 'Python worker failed to connect back'",
             f"while no Spark runs: {_compile_command(file)}",
         )
     ]
@@ -165,65 +148,14 @@ def _compile_command(file: Path) -> str:
     )
 
 
-def proxies(options: Mapping[str, str]) -> Check:
-    """Whether a proxy is in the way: Kafka and the run's port never use it, tokens and registries do."""
-    names = [
-        name
-        for name in ("grpc_proxy", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        if os.environ.get(name)
-    ]
-    if not names:
-        return ok("proxies", "none is set")
-    urls = [name for name in ("schema.registry.url", "kafka.sasl.oauthbearer.token.endpoint.url") if options.get(name)]
-    if urls:
-        return warning(
-            "proxies", f"{', '.join(names)} set", f"if {', '.join(urls)} should go past it, name its host in no_proxy"
-        )
-    return ok("proxies", f"{', '.join(names)} set; Kafka and the group's port go past it")
-
-
-def limits() -> list[Check]:
-    """File descriptors, addresses, threads and shared memory."""
+def descriptors() -> Check:
+    """The hard limit of file descriptors, to which driver and agents raise theirs."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited = resource.RLIM_INFINITY
-    enough = files == unlimited or files >= LEAST_FILES
-    checks = [
-        ok(
-            "file descriptors",
-            f"hard limit {'none' if files == unlimited else files}; driver and agents raise theirs to it",
-        )
-        if enough
-        else warning(
-            "file descriptors", f"hard limit {files}", f"ulimit -Hn {LEAST_FILES} or more (limits.conf, LimitNOFILE=)"
-        )
-    ]
-    space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if space != unlimited and space < 2 << 30:
-        checks.append(
-            warning(
-                "address space",
-                f"{space >> 20} MiB",
-                "ulimit -v unlimited: a Python with Arrow takes 1.9 GiB of addresses",
-            )
-        )
-    else:
-        checks.append(ok("address space", "no limit below 2 GiB"))
-    try:
-        descriptor = os.memfd_create("cohort-doctor", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, 1 << 20)
-        os.close(descriptor)
-        checks.append(
-            ok("shared memory", "anonymous files work; neither /dev/shm nor locked memory (ulimit -l) is used")
-        )
-    except OSError as error:
-        checks.append(
-            failed(
-                "shared memory",
-                f"memfd_create: {error.strerror}",
-                "let the container's seccomp profile allow memfd_create",
-            )
-        )
-    return checks
+    if files == resource.RLIM_INFINITY or files >= LEAST_FILES:
+        limit = "none" if files == resource.RLIM_INFINITY else files
+        return ok("file descriptors", f"hard limit {limit}; driver and agents raise theirs to it")
+    remedy = f"ulimit -Hn {LEAST_FILES} or more (limits.conf, LimitNOFILE=)"
+    return warning("file descriptors", f"hard limit {files}", remedy)
 
 
 def ports(options: Mapping[str, str]) -> list[Check]:
@@ -303,62 +235,4 @@ def spark_conf(pairs_of_options: Mapping[str, str]) -> tuple[dict[str, str], str
     return {**{pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}, **pairs_of_options}, str(path)
 
 
-def executors(master: str | None, conf: Mapping[str, str], timeout_s: float) -> list[Check]:
-    """The executors' Pythons, asked by a job of 32 short tasks in a process of its own, for at most ``timeout_s``."""
-    program = (
-        "import json,sys\nfrom pyspark.sql import SparkSession\nfrom sparkcohort.registration import interpreters\n"
-        "builder=SparkSession.builder.appName('cohort doctor')\n"
-        "for name,value in json.load(sys.stdin).items(): builder=builder.config(name,value)\n"
-        "spark=builder.getOrCreate()\n"
-        "try: print('COHORT '+json.dumps([list(each) for each in interpreters(spark)]))\n"
-        "except Exception as error: print('FAILED '+' '.join(str(error).split())[:600])\n"
-        "finally: spark.stop()\n"
-    )
-    settings = json.dumps({**conf, **({"spark.master": master} if master else {})})
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", program],
-            input=settings,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return [
-            failed(
-                "executors",
-                f"no answer within {timeout_s:g} s",
-                "is --master right, and has the cluster room for a job?",
-            )
-        ]
-    for line in done.stdout.splitlines():
-        if line.startswith("COHORT "):
-            return [_executor(each) for each in json.loads(line.removeprefix("COHORT "))]
-        if line.startswith("FAILED "):
-            return [failed("executors", line.removeprefix("FAILED "), "as it says")]
-    lines = [line.strip() for line in done.stderr.splitlines() if not line.lstrip().startswith(("at ", "... "))]
-    words = next((line for line in reversed(lines) if "Exception" in line or "Error" in line), "nothing was said")
-    return [
-        failed("executors", f"Spark did not start: {words[:300]}", "try spark-submit with the same --master and --conf")
-    ]
-
-
-def _executor(answer: list[Any]) -> Check:
-    path, version, host, trouble = answer
-    check = f"executor on {host}"
-    if trouble:
-        return failed(
-            check,
-            f"{path} ({version}) can't load Cohort: {trouble}",
-            "install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host",
-        )
-    local = ".".join(map(str, sys.version_info[:2]))
-    if version.rpartition(".")[0] != local:
-        return failed(check, f"{path} is {version}, the driver's {local}", "the same Python version on every host")
-    return ok(check, f"{path} ({version})")
-
-
-NO_EXECUTORS: Final = not_asked(
-    "executors", "not asked", "--executors --master MASTER starts a small Spark job that asks them"
-)
+NO_EXECUTORS: Final = not_asked("executors", "not asked", "register(spark, executors=True) asks them, in the query")

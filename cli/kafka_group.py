@@ -48,7 +48,7 @@ class GroupListing:
 
 
 def open_group(group_id: str, servers: str | None, config: str | None) -> KafkaGroup:
-    """The group for the command that runs, closed when it ends.  Raises BadSetting, CohortError."""
+    """The group for the command that runs, closed when it ends.  Raises Mistake, CohortError."""
     group = KafkaGroup(group_id, client_config(servers, config))
     return click.get_current_context().with_resource(closing(group))
 
@@ -62,7 +62,7 @@ class KafkaGroup:
         self.conf = {**conf, "log_level": "0"}
         self._cluster = ClusterClient(self.conf)
         try:
-            self._admin = self._do(lambda: clients.new_admin(self.conf))
+            self.admin = self._do(lambda: clients.new_admin(self.conf))
             self.metadata = self._read_metadata()
         except CohortError:
             self.close()
@@ -76,9 +76,9 @@ class KafkaGroup:
         try:
             return call()
         except (KafkaException, TransportError, TimeoutError) as error:
-            raise self._as_cohort_error(error) from None
+            raise self.as_cohort_error(error) from None
 
-    def _as_cohort_error(self, error: KafkaException | TransportError | TimeoutError) -> CohortError:
+    def as_cohort_error(self, error: KafkaException | TransportError | TimeoutError) -> CohortError:
         """Kafka's error in a line, with a remedy."""
         code = clients.code_of(error) if isinstance(error, KafkaException) else None
         text = str(error) if isinstance(error, TransportError) else clients.text_of(error)
@@ -157,7 +157,7 @@ class KafkaGroup:
         """State and members; None: Kafka doesn't know the group."""
 
         def fetch() -> ConsumerGroupDescription | None:
-            futures = group_requests.describe_groups(self._admin, [self.name])
+            futures = group_requests.describe_groups(self.admin, [self.name])
             try:
                 group: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
             except KafkaException as error:
@@ -172,14 +172,14 @@ class KafkaGroup:
         """All groups of the cluster, as far as brokers answer in time."""
 
         def fetch_all() -> GroupListing:
-            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
+            listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
             if not listed.valid and listed.errors:
                 raise listed.errors[0]
             unlisted = tuple(redact_text(clients.text_of(error), self.conf) for error in listed.errors)
             names = sorted(each.group_id for each in listed.valid)
             if not names:
                 return GroupListing((), (), 0, unlisted)
-            futures = group_requests.describe_groups(self._admin, names)
+            futures = group_requests.describe_groups(self.admin, names)
             concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
             return _sort_groups(futures, unlisted)
 
@@ -188,7 +188,7 @@ class KafkaGroup:
     def unknown(self) -> CohortError:
         """The error for a group that Kafka doesn't know, with the nearest name that it knows."""
         try:
-            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
+            listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
             group_ids = sorted(each.group_id for each in listed)
         except (KafkaException, TimeoutError):
             group_ids = []
@@ -215,7 +215,7 @@ class KafkaGroup:
         positions = [Position(*tp, offset, metadata=metadata_of(tp.topic)) for tp, offset in sorted(offsets.items())]
 
         def commit() -> None:
-            future = group_requests.commit_offsets(self._admin, self.name, positions)
+            future = group_requests.commit_offsets(self.admin, self.name, positions)
             for answer in future.result(TIMEOUT_S + 1).topic_partitions or ():
                 if answer.error is not None:
                     raise KafkaException(answer.error)

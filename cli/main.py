@@ -31,23 +31,12 @@ Examples:
   cohort groups                            which groups run on this host
   cohort describe                          offsets, lag and owners of all of them
   cohort describe --group billing          of one group
-  cohort describe --group billing --members --verbose
   cohort describe --group billing --bootstrap-server broker:9092
                                            any group, from any host
   cohort describe --state --output json | jq '.[].state'
-  cohort lag --group billing --watch        how far behind, and whether it grows
+  cohort lag --group billing --watch 5      how far behind, and whether it grows
   cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
-  cohort rebalances --group billing --show -1
-                                           the latest one: who had what before and after
   cohort story executor-3                  what happened to a member
-  cohort reset-offsets --group billing --topic orders --to-earliest --bootstrap-server broker:9092
-                                           where it would start; --execute does it
-  cohort simulate --group billing --members +2
-                                           what would move if two executors came
-  cohort checkpoint show /checkpoints/billing
-                                           where that query would go on
-  cohort shadow /checkpoints/billing --bootstrap-server broker:9092
-                                           what that query read, read again, twice, and compared
   cohort doctor --bootstrap-server broker:9092
                                            what a query needs, checked without one
 """
@@ -166,11 +155,7 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
         done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
         return rebalance_views.rebalances(run.group_id, done, time.time())
 
-    tables, failures = ask_runs(group_id, listed)
-    if tables:
-        printing.print_view(views.join_views(tables), output)
-    if failures:
-        raise CohortError("; ".join(failures))
+    printing.print_answers(*ask_runs(group_id, listed), output)
 
 
 @cli.command("story", epilog=_STORY_EPILOG)
@@ -180,39 +165,25 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 def member_timeline(member: str, group_id: str | None, output: str) -> None:
     """Print what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
     answers, failures = ask_runs(group_id, lambda run: connection_file.fetch_story(run, member))
-    stories = [item for item in answers if "lines" in item]
-    if stories:
-        if output == "table":
-            for item in stories:
-                headline = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
-                click.echo(views.printable(headline))
-        printing.print_view(views.join_views([rebalance_views.member_timeline(item) for item in stories]), output)
-    elif answers:
+    stories = [rebalance_views.member_timeline(item) for item in answers if "lines" in item]
+    if answers and not stories:
         members = [f"{name} ({client or '-'})" for item in answers for name, client in item["known"]]
         failures.append(f"no member {member} is known; known are {', '.join(members) or 'none'}")
-    if failures:
-        raise CohortError("; ".join(failures))
+    printing.print_answers(stories, failures, output)
 
 
 def _print_rebalance(group_id: str | None, generation: int, output: str) -> None:
     """Print one rebalance of each run that has it."""
     answers, failures = ask_runs(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
-    known_rebalances = [(name, item) for name, item in answers if "assignments" in item]
-    tables = [rebalance_views.rebalance(name, item, time.time()) for name, item in known_rebalances]
-    if output != "table" and tables:
-        printing.print_view(views.join_views(tables), output)
-    for (name, item), view in zip(known_rebalances, tables, strict=True):
-        if output == "table":
-            click.echo("\n".join(map(views.printable, rebalance_views.title(name, item, time.time()))))
-            printing.print_view(view, output)
-    if not known_rebalances:
+    now = time.time()
+    tables = [rebalance_views.rebalance(name, item, now) for name, item in answers if "assignments" in item]
+    if not tables:
         failures += [
             f"group {name}: no rebalance {generation} is known; known are generations "
             f"{runs(sorted(item['known'])) or 'none'}"
             for name, item in answers
         ]
-    if failures:
-        raise CohortError("; ".join(failures))
+    printing.print_answers(tables, failures, output)
 
 
 def _exit(message: str, status: int) -> NoReturn:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import click
 from rich.console import Console
 
 from sparkcohort.cli import views
+from sparkcohort.runtime.errors import CohortError
 
 group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; default: every live group.")
 
@@ -46,14 +48,21 @@ def print_view(view: views.View, kind: str) -> None:
         _print_table(view)
 
 
+def print_answers(answers: Sequence[views.View], failures: Sequence[str], kind: str) -> None:
+    """Print the views of several runs as one.  Raises CohortError, afterwards, if others failed."""
+    if answers:
+        print_view(views.join_views(answers), kind)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
 def _print_table(view: views.View) -> None:
-    if sys.stdout.isatty():
+    for line in view.heading:
+        click.echo(views.printable(line))
+    if sys.stdout.isatty() and view.rows:
         console = Console()
         view = views.for_terminal(view, console.width)
-        if not view.rows:
-            click.echo(views.as_text(view))
-        else:
-            console.print(views.render(view, console.width), soft_wrap=bool(view.prose_columns))
+        console.print(views.render(view, console.width))
     else:
         click.echo(views.as_text(view))
     for line in view.totals:

@@ -6,24 +6,16 @@ Times of day are local, in ISO 8601: JSON has the offset from UTC as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sparkcohort.cli.views import View, duration
+from sparkcohort.cli.views import Cells, View, duration, view_of
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.text import counted
 
 REBALANCES: Final = (
-    "GROUP",
-    "TIME",
-    "AGE",
-    "GENERATION",
-    "DURATION-MS",
-    "#MEMBERS",
-    "#MOVED",
-    "#REVOKED",
-    "REASON",
-    "RESULT",
+    *("GROUP", "TIME", "AGE", "GENERATION", "DURATION-MS", "#MEMBERS", "#MOVED", "#REVOKED", "REASON", "RESULT"),
 )
 REBALANCE: Final = ("CLIENT-ID", "HOST", "CONSUMER-ID", "#BEFORE", "#AFTER", "KEPT", "+GAINED", "-LOST", "GIVES-UP")
 SECONDS: Final = len("2026-01-31T23:59:59")
@@ -32,12 +24,9 @@ STORY: Final = ("TIME", "WHAT")
 
 def rebalances(group_id: str, done: Iterable[Mapping[str, Any]], now: float) -> View:
     """One row a rebalance, newest last; ``now`` is in seconds since 1970."""
-    objects = tuple(_listed(group_id, item, now) for item in done)
-    keys = ("generation", "duration_ms", "members", "moved", "revoked", "reason", "result")
-    rows = tuple(
-        (group_id, item["time"][:SECONDS], duration(item["age_ms"]), *(item[key] for key in keys)) for item in objects
-    )
-    return View(REBALANCES, rows, objects, prose_columns=2)
+    cells: Cells = {"TIME": lambda item: item["time"][:SECONDS], "AGE": lambda item: duration(item["age_ms"])}
+    objects = (_listed(group_id, item, now) for item in done)
+    return view_of(REBALANCES, objects, cells, narrow=("GROUP", "AGE", "DURATION-MS", "#REVOKED", "#MEMBERS"))
 
 
 def _listed(group_id: str, item: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -49,7 +38,7 @@ def _listed(group_id: str, item: Mapping[str, Any], now: float) -> dict[str, Any
     }
 
 
-def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
+def _title(group_id: str, item: Mapping[str, Any], now: float) -> tuple[str, ...]:
     """The lines above the table of one rebalance."""
     ago = duration(max((now - item["at"]) * 1000, 0))
     lines = [
@@ -58,8 +47,7 @@ def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
         f"reason: {item['reason'] or 'unknown'}",
         f"{counted(item['members'], 'member')}, {counted(item['moved'], 'partition')} moved, {item['revoked']} revoked",
     ]
-    lines += [f"gone: {row['client_id'] or row['member_id']}, {row['reason']}" for row in item["removed"]]
-    return lines
+    return (*lines, *(f"gone: {row['client_id'] or row['member_id']}, {row['reason']}" for row in item["removed"]))
 
 
 def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
@@ -67,21 +55,17 @@ def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
 
     Before it had KEPT and -LOST, afterwards KEPT and +GAINED.  It keeps GIVES-UP until the follow-up round.
     """
-    rows = tuple(
-        (
-            row["client_id"],
-            row["host"],
-            row["member_id"] + ("" if row["present"] else " (gone)"),
-            len(row["before"]),
-            len(row["after"]),
-            ranges(map(_pair, row["kept"])),
-            _routes("from", row["gained"]),
-            _routes("to", row["lost"]),
-            ranges(map(_pair, row["giving_up"])),
-        )
-        for row in item["assignments"]
-    )
-    return View(REBALANCE, rows, (_listed(group_id, item, now),))
+    cells: Cells = {
+        "CONSUMER-ID": lambda row: row["member_id"] + ("" if row["present"] else " (gone)"),
+        "#BEFORE": lambda row: len(row["before"]),
+        "#AFTER": lambda row: len(row["after"]),
+        "KEPT": lambda row: ranges(map(_pair, row["kept"])),
+        "+GAINED": lambda row: _routes("from", row["gained"]),
+        "-LOST": lambda row: _routes("to", row["lost"]),
+        "GIVES-UP": lambda row: ranges(map(_pair, row["giving_up"])),
+    }
+    view = view_of(REBALANCE, item["assignments"], cells, heading=_title(group_id, item, now))
+    return replace(view, objects=(_listed(group_id, item, now),))
 
 
 def _routes(word: str, moves: Sequence[Mapping[str, Any]]) -> str | None:
@@ -99,8 +83,9 @@ def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
 def member_timeline(story: Mapping[str, Any]) -> View:
     """One row a line of the story, oldest first."""
     member = {key: story[key] for key in ("member_id", "client_id", "host")}
-    objects = tuple({**member, "time": iso(line["at"]), "what": line["what"]} for line in story["lines"])
-    return View(STORY, tuple((item["time"][: SECONDS + 4], item["what"]) for item in objects), objects, words=True)
+    objects = ({**member, "time": iso(line["at"]), "what": line["what"]} for line in story["lines"])
+    heading = (f"{story['member_id']} ({story['client_id'] or '-'} on {story['host'] or '-'})",)
+    return view_of(STORY, objects, {"TIME": lambda item: item["time"][: SECONDS + 4]}, words=True, heading=heading)
 
 
 def iso(seconds: float) -> str:

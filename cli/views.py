@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final
 
 from rich.table import Table
@@ -82,30 +83,44 @@ class View:
     """A table: the names of its columns and its rows.
 
     ``objects`` are the rows as JSON if that is more than the cells.  If a terminal is too narrow, the columns of ``narrow``
-    are left out, one after the other.  If that is not enough, the last ``prose_columns`` columns go under their row.  Else
-    each row becomes a block; rows of ``words`` are folded instead.  ``totals`` are the lines under a table.  ``notes`` are
-    lines for standard error.
+    are left out, one after the other.  If that is not enough, each row becomes a block; rows of ``words`` are folded
+    instead.  ``heading`` and ``totals`` are the lines above and under a table.  ``notes`` are lines for standard error.
     """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     objects: tuple[Mapping[str, Any], ...] | None = None
-    prose_columns: int = 0
     words: bool = False
     notes: tuple[str, ...] = ()
     narrow: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
+    heading: tuple[str, ...] = ()
+
+
+Cells = Mapping[str, Callable[[Mapping[str, Any]], object]]
+
+
+def view_of(columns: tuple[str, ...], objects: Iterable[Mapping[str, Any]], cells: Cells, **more: Any) -> View:
+    """A view of these objects: a cell is made by ``cells``, else it is the value whose key is the column's name."""
+    items = tuple(objects)
+    makers = [cells.get(name) or itemgetter(key_of(name)) for name in columns]
+    return View(columns, tuple(tuple(make(item) for make in makers) for item in items), items, **more)
 
 
 def join_views(views: Sequence[View]) -> View:
     """One view with the rows of several of the same kind; ``views`` is not empty."""
-    objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
-    first, rows = views[0], tuple(row for view in views for row in view.rows)
-    notes = tuple(note for view in views for note in view.notes)
-    totals = tuple(line for view in views for line in view.totals)
-    # GROUP tells the rows of several groups apart, so it stays.
-    narrow = first.narrow if len(views) == 1 else tuple(name for name in first.narrow if name != "GROUP")
-    return View(first.columns, rows, objects, first.prose_columns, first.words, notes, narrow, totals)
+    first = views[0]
+    objects = None if first.objects is None else tuple(item for view in views for item in view.objects or ())
+    return replace(
+        first,
+        rows=tuple(row for view in views for row in view.rows),
+        objects=objects,
+        notes=tuple(note for view in views for note in view.notes),
+        totals=tuple(line for view in views for line in view.totals),
+        heading=tuple(line for view in views for line in view.heading),
+        # GROUP tells the rows of several groups apart, so it stays.
+        narrow=first.narrow if len(views) == 1 else tuple(name for name in first.narrow if name != "GROUP"),
+    )
 
 
 def for_terminal(view: View, width: int) -> View:
@@ -173,13 +188,9 @@ def _held_back(status: Status, key: str, text: str) -> list[str]:
 
 def offsets(status: Status, *, verbose: bool = False) -> View:
     """One row a partition (``--describe --offsets``); AGE is that of the oldest record that isn't committed."""
-    objects = tuple(_partition(status["group"], row) for row in status["partitions"])
-    rows = tuple(tuple(item.values())[: len(OFFSETS)] for item in objects)
-    if verbose:
-        ages = (item["lag_seconds"] for item in objects)
-        rows = tuple((*row, None if age is None else duration(1000 * age)) for row, age in zip(rows, ages, strict=True))
     columns = OFFSETS + OFFSETS_VERBOSE if verbose else OFFSETS
-    return View(columns, rows, objects, narrow=("CONSUMER-ID", "HOST", "GROUP", "CURRENT-OFFSET"))
+    objects = [_partition(status["group"], row) for row in status["partitions"]]
+    return view_of(columns, objects, _CELLS, narrow=("CONSUMER-ID", "HOST", "GROUP", "CURRENT-OFFSET"))
 
 
 def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,12 +212,13 @@ def members(status: Status, *, verbose: bool = False) -> View:
     Owned partitions stand with their assignment generation, ``orders-0..4@1002``.  AWAITED are those that other members
     have yet to revoke.  The last rows are member ids that were issued and not used yet.
     """
-    group = status["group"]
-    objects = [_member(group, row) for row in status["members"]]
-    objects += [_pending(group, row) for row in status["pending_members"]]
-    rows = tuple(_member_row(item, verbose=verbose) for item in objects)
+    unused = {"state": "pending", "owned": (), "generations": (), "target": ()}
+    objects = [
+        _member(status["group"], row)
+        for row in (*status["members"], *({**unused, **row} for row in status["pending_members"]))
+    ]
     columns = MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS
-    return View(columns, rows, tuple(objects), narrow=() if verbose else ("GROUP", "HOST"))
+    return view_of(columns, objects, _CELLS, narrow=() if verbose else ("GROUP", "HOST"))
 
 
 def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,106 +229,60 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "group": group,
         "consumer_id": row["member_id"],
-        "host": row["host"],
-        "client_id": client_id(row["executor"]) or row.get("client_id"),
+        "host": row.get("host"),
+        "client_id": client_id(row.get("executor")) or row.get("client_id"),
         "partitions": len(owned),
-        "group_instance_id": row["instance_id"],
+        "group_instance_id": row.get("instance_id"),
         "member_state": row["state"],
-        "executor": row["executor"],
-        "rack": row["rack"],
-        "cores": row["cores"],
-        "pid": row["pid"],
-        "heartbeat_age_ms": row["heartbeat_age_ms"],
-        "load": row["load"],
+        **{key: row.get(key) for key in ("executor", "rack", "cores", "pid", "heartbeat_age_ms", "load")},
         "current_assignment": owned,
         "target_assignment": [{"topic": topic, "partition": partition} for topic, partition in row["target"]],
-        "expires_in_ms": None,
+        "expires_in_ms": row.get("expires_in_ms"),
     }
 
 
-def _pending(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    identity = {"group": group, "consumer_id": row["member_id"], "partitions": 0, "member_state": "pending"}
-    assignments = {"current_assignment": [], "target_assignment": [], "expires_in_ms": row["expires_in_ms"]}
-    return {**dict.fromkeys(MEMBER_KEYS), **identity, **assignments}
+def _member_state(item: Mapping[str, Any]) -> str:
+    time_left = item["expires_in_ms"]
+    return f"{item['member_state']}{'' if time_left is None else f', {duration(time_left)} left'}"
 
 
-MEMBER_KEYS: Final = (
-    "group",
-    "consumer_id",
-    "host",
-    "client_id",
-    "partitions",
-    "group_instance_id",
-    "member_state",
-    "executor",
-    "rack",
-    "cores",
-    "pid",
-    "heartbeat_age_ms",
-    "load",
-    "current_assignment",
-    "target_assignment",
-    "expires_in_ms",
-)
-"""The keys of a member in JSON, verbose or not."""
+def _by_generation(item: Mapping[str, Any]) -> str | None:
+    """Owned partitions with the generation in which they were acquired, if it is known."""
+    generations: dict[int | None, list[tuple[str, int]]] = {}
+    for each in sorted(item["current_assignment"], key=lambda each: each["generation"] or 0):
+        generations.setdefault(each["generation"], []).append(_pair(each))
+    return " ".join(f"{ranges(each)}{'' if of is None else f'@{of}'}" for of, each in generations.items()) or None
 
 
-def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
-    plain: Row = tuple(item[key] for key in MEMBER_KEYS[:5])
-    if not verbose:
-        return plain
-    owned = {(each["topic"], each["partition"]): each["generation"] for each in item["current_assignment"]}
-    target = [(each["topic"], each["partition"]) for each in item["target_assignment"]]
-    state = item["member_state"]
-    if item["expires_in_ms"] is not None:
-        state = f"{state}, {duration(item['expires_in_ms'])} left"
-    facts = (item["group_instance_id"], state, item["rack"], item["cores"], item["pid"], item["heartbeat_age_ms"])
-    facts += _load(item["load"])
-    by_generation = (
-        f"{ranges(tp for tp, owned_generation in owned.items() if owned_generation == generation)}{'' if generation is None else f'@{generation}'}"
-        for generation in sorted(set(owned.values()))
-    )
-    return (*plain, *facts, " ".join(by_generation) or None, ranges(target), ranges(set(target) - owned.keys()))
+def _awaited(item: Mapping[str, Any]) -> str | None:
+    return ranges(set(map(_pair, item["target_assignment"])) - set(map(_pair, item["current_assignment"])))
 
 
-def _load(load: Mapping[str, Any] | None) -> Row:
-    """A member's load: its share of the group's, and its figures."""
-    if load is None:
-        return (None,) * 4
-    figures = (round(load["records_per_second"]), load["bytes_per_second"], load["backlog"])
-    return (f"{100 * load['share']:.0f}%", *figures)
+def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
+    return item["topic"], item["partition"]
 
 
 def state(status: Status, address: str, *, verbose: bool = False) -> View:
     """One row for the run (``--describe --state``); ``address`` is the coordinator's host and port."""
-    count = len(status["members"])
-    coordinator = f"{address} ({status['instance_id']})"
-    plain: Row = (status["group"], coordinator, status["protocol"] or None, status["state"], count)
-    scheduled = status.get("scheduled_rebalance")
-    totals: dict[str, Any] = {
+    item = {
+        "group": status["group"],
+        "coordinator": f"{address} ({status['instance_id']})",
+        "assignment_strategy": status["protocol"] or None,
+        "state": status["state"],
+        "members": len(status["members"]),
         "generation": status["generation"],
         "pending_members": len(status["pending_members"]),
         "in_state_ms": status["state_age_ms"],
         "rebalances": status["rebalance_totals"]["count"],
         "partitions_moved": status["partitions_moved"],
         "refused_requests": sum(row["count"] for row in status["refused"]),
+        "rebalance": status["rebalance"],
+        "scheduled_rebalance": status.get("scheduled_rebalance"),
+        "failed_rebalances": status["failed_rebalances"],
+        "assignor_failure": status["assignor_failure"],
+        "batch": status["batches"]["in_flight"],
     }
-    cells = dict(zip(_keys(STATE), plain, strict=True))
-    failure = status["assignor_failure"]
-    failed = {"failed_rebalances": status["failed_rebalances"], "assignor_failure": failure}
-    item = {**cells, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled, **failed}
-    item["batch"] = status["batches"]["in_flight"]
-    more: Row = (
-        totals["generation"],
-        totals["pending_members"],
-        duration(totals["in_state_ms"]),
-        *(totals[key] for key in ("rebalances", "partitions_moved", "refused_requests")),
-        _under_way(status["rebalance"]),
-        _scheduled(scheduled),
-        sum(status["failed_rebalances"].values()),
-        None if failure is None else _failure(failure),
-    )
-    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (item,))
+    return view_of(STATE + STATE_VERBOSE if verbose else STATE, [item], _CELLS)
 
 
 def batch(status: Status) -> tuple[str, ...]:
@@ -330,10 +296,8 @@ def batch(status: Status) -> tuple[str, ...]:
     return (f"{status['group']}, {name} in flight for {age}: {ranges_of}; waits for {in_flight['waits_for']}",)
 
 
-def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
+def _under_way(rebalance: Mapping[str, Any]) -> str:
     """A running rebalance in words: reason, age, and the members that it waits for."""
-    if rebalance is None:
-        return None
     missing = [row["client_id"] or row["member_id"] for row in rebalance["missing"]]
     time_left = f", {duration(rebalance['deadline_in_ms'])} left" if rebalance["deadline_in_ms"] is not None else ""
     runs = rebalance["assignor"]
@@ -350,13 +314,36 @@ def _failure(failure: Mapping[str, Any]) -> str:
     return f"{failure['error']}{times}; asked again in {duration(failure['retry_in_ms'])}"
 
 
-def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
+def _scheduled(scheduled: Mapping[str, Any]) -> str:
     """A delayed rebalance (KIP-415) in words: what it waits for, and how long at most."""
-    if scheduled is None:
-        return None
     orphans = ranges((topic, partition) for topic, partition in scheduled["partitions"])
     text = f"{orphans} waits for a replacement" if orphans else "moves to balance the members wait for their back-off"
     return f"{text}, {duration(scheduled['due_in_ms'])} left"
+
+
+def _optional(key: str, describe: Callable[[Any], object]) -> Callable[[Mapping[str, Any]], object]:
+    """A cell in words; None if the value is None."""
+    return lambda item: None if item[key] is None else describe(item[key])
+
+
+_CELLS: Final[Cells] = {
+    "AGE": _optional("lag_seconds", lambda seconds: duration(1000 * seconds)),
+    "MEMBER-STATE": _member_state,
+    "LOAD-SHARE": _optional("load", lambda load: f"{100 * load['share']:.0f}%"),
+    "RECORDS/S": _optional("load", lambda load: round(load["records_per_second"])),
+    "BYTES/S": _optional("load", itemgetter("bytes_per_second")),
+    "BACKLOG": _optional("load", itemgetter("backlog")),
+    "CURRENT-ASSIGNMENT": _by_generation,
+    "TARGET-ASSIGNMENT": lambda item: ranges(map(_pair, item["target_assignment"])),
+    "AWAITED": _awaited,
+    "#PENDING": itemgetter("pending_members"),
+    "IN-STATE-FOR": lambda item: duration(item["in_state_ms"]),
+    "REBALANCE": _optional("rebalance", _under_way),
+    "SCHEDULED": _optional("scheduled_rebalance", _scheduled),
+    "FAILED-REBALANCES": lambda item: sum(item["failed_rebalances"].values()),
+    "ASSIGNOR-FAILURE": _optional("assignor_failure", _failure),
+}
+"""Cells that are other than the value of the column's key."""
 
 
 def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
@@ -421,28 +408,14 @@ def as_blocks(view: View) -> Table:
     return table
 
 
-def as_lines(view: View) -> Text:
-    """The rows with their last ``prose_columns`` cells under them, for a view that is too wide for the terminal."""
-    plain = len(view.columns) - view.prose_columns
-    header, *lines = as_text(View(view.columns[:plain], tuple(row[:plain] for row in view.rows))).splitlines()
-    text = Text(header, style="bold")
-    for line, row in zip(lines, view.rows, strict=True):
-        text.append(f"\n{line}\n   ", style="not bold")
-        for name, value in zip(view.columns[plain:], row[plain:], strict=True):
-            text.append("; " if name != view.columns[plain] else " ").append_text(_styled(name, value))
-    return text
-
-
 def fits(view: View, width: int) -> bool:
     """Whether the table fits into ``width`` columns without folding."""
     return max(map(len, as_text(view).splitlines())) + len(view.columns) <= width
 
 
-def render(view: View, width: int) -> Table | Text:
+def render(view: View, width: int) -> Table:
     """A view that has rows, for a terminal of ``width`` columns; no number and no name is broken."""
-    if view.words or fits(view, width):
-        return as_table(view)
-    return as_lines(view) if view.prose_columns else as_blocks(view)
+    return as_table(view) if view.words or fits(view, width) else as_blocks(view)
 
 
 def as_json(view: View) -> str:
@@ -452,7 +425,7 @@ def as_json(view: View) -> str:
     """
     if view.objects is not None:
         return json.dumps(view.objects, indent=2)
-    keys = _keys(view.columns)
+    keys = list(map(key_of, view.columns))
     return json.dumps([dict(zip(keys, row, strict=True)) for row in view.rows], indent=2)
 
 
@@ -465,8 +438,9 @@ def as_csv(view: View) -> str:
     return text.getvalue()
 
 
-def _keys(columns: Iterable[str]) -> list[str]:
-    return [name.lower().replace("#", "").replace(" (id)", "").replace("-", "_") for name in columns]
+def key_of(column: str) -> str:
+    """The key of a column in JSON."""
+    return column.lower().replace("#", "").replace(" (id)", "").replace("-", "_")
 
 
 def _cell(value: object) -> str:

@@ -61,11 +61,6 @@ def register(spark: SparkSession, *, executors: bool = False) -> None:
             raise CohortError(_no_cohort(interpreter, f"the executor on {interpreter.host}"))
 
 
-def interpreters(spark: SparkSession) -> list[Interpreter]:
-    """The Pythons of executors, each once, for ``cohort doctor``.  Raises CohortError where one doesn't run at all."""
-    return _on_executors(spark)
-
-
 # --- checking Spark's Pythons ----------------------------------------------------------------------
 
 

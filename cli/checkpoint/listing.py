@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Final
 
 from sparkcohort.cli.checkpoint import logs
@@ -12,7 +13,7 @@ from sparkcohort.cli.checkpoint.folder import Folder
 from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, OffsetEntry, Source, source_of
 from sparkcohort.cli.checkpoint.positions import PartitionComparison
 from sparkcohort.cli.checkpoint.repairs import Mend, read_problem
-from sparkcohort.cli.views import View, duration
+from sparkcohort.cli.views import View, duration, view_of
 from sparkcohort.runtime.errors import CohortError
 
 BATCHES: Final = ("BATCH", "STATE", "PLANNED", "AGE", "FORMAT", "SOURCES", "PARTITIONS", "RECORDS")
@@ -80,7 +81,7 @@ def _records(previous: Mapping[Source, KafkaEnds | None], current: Mapping[Sourc
     return sum(end - old.ends.get(tp, end) for old, new in pairs for tp, end in new.ends.items())
 
 
-def title(folder: Folder, batches: Sequence[PlannedBatch]) -> list[str]:
+def title(folder: Folder, batches: Sequence[PlannedBatch]) -> tuple[str, ...]:
     """The lines above the table: the whole checkpoint."""
     planned, done = folder.logs["offsets"], folder.logs["commits"]
     last, committed = (files[-1].number if files else None for files in (planned, done))
@@ -109,7 +110,7 @@ def title(folder: Folder, batches: Sequence[PlannedBatch]) -> list[str]:
                 f"logs of version {batch.entry.version} (offsets), {batch.commit_version or '-'} (commits); watermark {batch.entry.metadata.get('batchWatermarkMs', 0)} ms; "
                 f"spark.sql.shuffle.partitions={conf.get('spark.sql.shuffle.partitions', 'unknown')}, state store {store}"
             )
-    return lines
+    return tuple(lines)
 
 
 def as_view(batches: Sequence[PlannedBatch]) -> View:
@@ -145,18 +146,11 @@ def offsets(batches: Sequence[PlannedBatch]) -> View:
 
 def differences(rows: Sequence[PartitionComparison]) -> View:
     """A row a partition; JSON also has the meaning of the group's offset."""
-    cells = [
-        (
-            *(row.source, row.topic, row.partition, row.checkpoint, row.planned, row.log_start, row.log_end),
-            *(row.committed, row.restart_from, row.records, row.lost, row.group, row.verdict),
-        )
-        for row in rows
-    ]
-    objects = tuple({**asdict(row), "fails": row.fails, "meaning": row.meaning} for row in rows)
+    objects = ({**asdict(row), "fails": row.fails, "meaning": row.meaning} for row in rows)
     notes = sorted(
         {f"group {(row.group or '').split(' ')[0]}: {row.meaning}" for row in rows if row.group not in (None, "equal")}
     )
-    return View(DIFF, tuple(cells), objects, notes=tuple(notes))
+    return view_of(DIFF, objects, {"PLANNED-TO": itemgetter("planned")}, notes=tuple(notes))
 
 
 def restart(rows: Sequence[PartitionComparison]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -19,7 +20,6 @@ from sparkcohort.cli.checkpoint.logs import source_of
 from sparkcohort.cli.checkpoint.positions import KafkaPositions, PartitionComparison, RestartPlan, compare
 from sparkcohort.cli.checkpoint.repairs import Files, Mend
 from sparkcohort.cli.kafka_group import KafkaGroup, open_group
-from sparkcohort.cli.views import printable
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 
@@ -59,10 +59,8 @@ def show_command(directory: str, last: int, partitions: bool, output: str) -> in
     """Show batches, commits, the batch in flight, and which format wrote them."""
     folder = Folder(directory)
     batches = listing.batches(folder, last)
-    if output == "table":
-        for line in listing.title(folder, batches):
-            click.echo(printable(line))
-    printing.print_view(listing.offsets(batches) if partitions else listing.as_view(batches), output)
+    view = listing.offsets(batches) if partitions else listing.as_view(batches)
+    printing.print_view(replace(view, heading=listing.title(folder, batches)), output)
     broken = [batch for batch in batches if batch.trouble]
     if broken:
         raise CohortError(f"{broken[-1].trouble}; cohort checkpoint repair says what to do")

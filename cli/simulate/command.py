@@ -14,13 +14,14 @@ import click
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.cli import printing
+from sparkcohort.cli.client_config import Mistake
 from sparkcohort.cli.kafka_group import open_group
 from sparkcohort.cli.simulate import live_case, views
 from sparkcohort.cli.simulate.case import MOST_BYTES, Case, CaseError, as_value, parse
 from sparkcohort.cli.simulate.changes import change_members, change_partitions
-from sparkcohort.cli.simulate.outcome import compare, simulate
+from sparkcohort.cli.simulate.outcome import simulate
 from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions, oddities
-from sparkcohort.cli.views import View, printable
+from sparkcohort.cli.views import printable
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
 from sparkcohort.runtime.shell.coordinator import custom_assignors
@@ -69,12 +70,6 @@ In JSON, assignment is the assignor's answer to this input, transferring the
 partitions that it withholds until their owners have revoked them, and
 settled the assignment after all rounds.
 """
-
-
-class BadCase(click.ClickException):
-    """The input can't be simulated; one line, exit status 2."""
-
-    exit_code = 2
 
 
 @click.command("simulate", epilog=_EPILOG)
@@ -138,7 +133,7 @@ def simulate_command(
         else:
             _run(case_view, comparing=comparing, live=not path and not assignor, output=output)
     except CaseError as error:
-        raise BadCase(str(error)) from None
+        raise Mistake(str(error)) from None
     except InvalidAssignment as error:
         raise CohortError(printable(str(error))) from None
 
@@ -182,17 +177,17 @@ def _run(case_view: views.CaseView, *, comparing: bool, live: bool, output: str)
     notes += more
     if comparing or assignor is None:
         own = {assignor.name: assignor} if assignor else {}
-        outcomes = compare(base, case, dict(sorted((ASSIGNORS | own).items())).values())
+        outcomes = [simulate(base, case, each) for _, each in sorted((ASSIGNORS | own).items())]
         if output == "json":
             _print_lines(views.compared_as_json(outcomes, notes))
         else:
-            _print_view(case_view.title, views.comparison(outcomes, notes))
+            printing.print_view(views.comparison(case_view, outcomes, notes), "table")
         return
     outcome = simulate(base, case, assignor)
     if output == "json":
         _print_lines(views.as_json(case_view, outcome, notes))
     else:
-        _print_view(f"{outcome.assignor}: {case_view.title}", views.members(case_view, outcome, notes))
+        printing.print_view(views.members(case_view, outcome, notes), "table")
 
 
 # --- where a case comes from -----------------------------------------------------------------------------
@@ -214,7 +209,7 @@ def _read_case(path: str) -> Case:
         with click.open_file(path, "rb") as file:
             return parse(file.read(MOST_BYTES + 1))
     except (OSError, RuntimeError) as error:  # RuntimeError: standard input is closed
-        raise BadCase(f"--input {path} can't be read: {getattr(error, 'strerror', None) or error}") from None
+        raise Mistake(f"--input {path} can't be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 # --- words -----------------------------------------------------------------------------------------------
@@ -236,11 +231,6 @@ def _title(base: Case, case: Case) -> str:
         if base.topics[topic] != count
     ]
     return f"{size}; {', '.join(changes)}" if changes else size
-
-
-def _print_view(title: str, view: View) -> None:
-    click.echo(printable(title) + "\n")
-    printing.print_view(view, "table")
 
 
 def _print_lines(text: Iterator[str]) -> None:

@@ -103,33 +103,9 @@ class Outcome:
 
 
 FIGURES: Final = (
-    "assignor",
-    "cooperative",
-    "owned",
-    "moved",
-    "placed",
-    "fewest_moves",
-    "rounds",
-    "settles",
-    "spread_before",
-    "spread",
-    "rack_mismatches_before",
-    "rack_mismatches",
-    "busiest_before",
-    "busiest",
+    *("assignor", "cooperative", "owned", "moved", "placed", "fewest_moves", "rounds", "settles"),
+    *("spread_before", "spread", "rack_mismatches_before", "rack_mismatches", "busiest_before", "busiest"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Common:
-    """The same for all assignors: the group before, and its valid claims after the change."""
-
-    base: Case
-    case: Case
-    owned_before: Assignment
-    claims: OwnedPartitions
-    loads: Mapping[Partition, float]
-    fewest: int
 
 
 def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
@@ -137,54 +113,33 @@ def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
 
     Raises InvalidAssignment: the assignor breaks its contract, or raises.
     """
-    return _outcome(_common(base, case), assignor)
-
-
-def compare(base: Case, case: Case, assignors: Iterable[Assignor]) -> list[Outcome]:
-    """The same for several assignors, in this order."""
-    common = _common(base, case)
-    return [_outcome(common, assignor) for assignor in assignors]
-
-
-def _common(base: Case, case: Case) -> _Common:
-    claims = OwnedPartitions(case.topics, case.members)
-    owned_before = (claims if base is case else OwnedPartitions(base.topics, base.members)).owned
-    return _Common(
-        base=base,
-        case=case,
-        owned_before={member: tuple(sorted(owned_before[member])) for member in sorted(owned_before)},
-        claims=claims,
-        loads=observed_rates(base),
-        fewest=_fewest(case, claims.owned),
-    )
-
-
-def _outcome(common: _Common, assignor: Assignor) -> Outcome:
-    base, case = common.base, common.case
+    claims, loads = OwnedPartitions(case.topics, case.members), observed_rates(base)
+    owned = OwnedPartitions(base.topics, base.members).owned
+    owned_before = {member: tuple(sorted(owned[member])) for member in sorted(owned)}
     balancing = assignor if isinstance(assignor, LoadBalancedAssignor) else None
-    rounds = _RebalanceRounds(assignor, case, common.claims, balancing)
+    rounds = _RebalanceRounds(assignor, case, claims, balancing)
     settled = rounds.assignment if assignor.cooperative else rounds.first
-    gained = {member: len(set(partitions) - common.claims.owned[member]) for member, partitions in settled.items()}
-    move_count = sum(len(partitions.difference(settled[member])) for member, partitions in common.claims.owned.items())
+    gained = {member: len(set(partitions) - claims.owned[member]) for member, partitions in settled.items()}
+    move_count = sum(len(partitions.difference(settled[member])) for member, partitions in claims.owned.items())
     return Outcome(
         assignor=assignor.name,
         cooperative=assignor.cooperative,
         assignment=rounds.first,
         transferring=tuple(unowned(case, rounds.first)),
-        owned_before=common.owned_before,
+        owned_before=owned_before,
         settled=settled,
         rounds=rounds.number if assignor.cooperative else 1,
         settles=rounds.settles or not assignor.cooperative,
-        owned=sum(map(len, common.claims.owned.values())),
+        owned=sum(map(len, claims.owned.values())),
         moved=move_count,
         placed=sum(gained.values()) - move_count,
-        fewest_moves=common.fewest,
-        spread_before=spread(base, common.owned_before),
+        fewest_moves=_fewest(case, claims.owned),
+        spread_before=spread(base, owned_before),
         spread=spread(case, settled),
-        rack_mismatches_before=rack_mismatches(base, common.owned_before),
+        rack_mismatches_before=rack_mismatches(base, owned_before),
         rack_mismatches=rack_mismatches(case, settled),
-        busiest_before=busiest(base, common.loads, common.owned_before),
-        busiest=busiest(case, common.loads, settled),
+        busiest_before=busiest(base, loads, owned_before),
+        busiest=busiest(case, loads, settled),
         relieved=tuple(rounds.relieved),
         paused_eager=sum(subscribed_partitions(case).values()),
         rounds_cooperative=rounds.number,

@@ -67,10 +67,11 @@ def members(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> View:
         unchanged = sum(outcome.owned_before.get(member, ()) == outcome.settled.get(member, ()) for member in hidden)
         totals.append(f"and {counted(len(hidden), 'member')} more, {unchanged:,} of them unchanged (--all shows them)")
     totals += ["", *(f"{name:<19}  {text}" for name, text in _figures(view, outcome))]
-    return View(MEMBERS, tuple(rows), notes=_notes(notes), totals=tuple(totals))
+    heading = (f"{outcome.assignor}: {view.title}", "")
+    return View(MEMBERS, tuple(rows), notes=_notes(notes), totals=tuple(totals), heading=heading)
 
 
-def comparison(outcomes: Sequence[Outcome], notes: Sequence[str]) -> View:
+def comparison(view: CaseView, outcomes: Sequence[Outcome], notes: Sequence[str]) -> View:
     """A row an assignor."""
     rows = tuple(
         (
@@ -88,7 +89,7 @@ def comparison(outcomes: Sequence[Outcome], notes: Sequence[str]) -> View:
     )
     least = outcomes[0].fewest_moves if outcomes else 0
     total = f"fewest moves possible: {least:,}; a partition that pauses does so for 1 round unless x 2 says more"
-    return View(COMPARED, rows, notes=_notes(notes), totals=(total,))
+    return View(COMPARED, rows, notes=_notes(notes), totals=(total,), heading=(view.title, ""))
 
 
 def _notes(notes: Iterable[str]) -> tuple[str, ...]:

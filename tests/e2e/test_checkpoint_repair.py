@@ -163,14 +163,3 @@ def test_a_live_query_keeps_its_checkpoint(spark: SparkSession, broker: Broker, 
         said = cohort("checkpoint", "repair", str(checkpoint), "--execute")
         damaged.write_bytes(text)
         assert (said.returncode, f"group {topic}" in said.stderr, "--not-running" in said.stderr) == (1, True, True)
-
-
-@pytest.mark.thorough("a Spark of its own")
-def test_executors_are_asked_by_a_small_job() -> None:
-    """In a process of its own: each executor's Python, with a tick or what is wrong."""
-    local = [
-        f"--conf=spark.{name}" for name in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "ui.enabled=false")
-    ]
-    said = cohort("doctor", "--executors", "--master", "local-cluster[1,1,1024]", *local, "--output", "json")
-    found = [each for each in json.loads(said.stdout) if each["check"].startswith("executor on ")]
-    assert [each["result"] for each in found] == ["ok"], said.stdout

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from sparkcohort.cli import rebalance_views, views
-from tests.unit.cli.test_views import printed
 
 AT = 1_700_000_000.25
 
@@ -45,17 +44,6 @@ def test_the_list_has_the_local_time_and_the_age() -> None:
     ]
 
 
-def test_in_a_narrow_terminal_the_words_go_under_their_row() -> None:
-    """Numbers and times keep their line; nothing is cut, however long the reason of a failure."""
-    why = "failed: assignor range: ValueError: " + "so it was " * 20
-    view = rebalance_views.rebalances("billing", [a_rebalance(result=why.strip()), a_rebalance()], AT)
-    assert not views.fits(view, 100)
-    lines = printed(view, 100).splitlines()
-    assert [line.split()[0] for line in lines] == ["GROUP", "billing", "executor-4", "billing", "executor-4"]
-    assert lines[2].strip() == f"executor-4 joined; {why.strip()}"
-    assert [len(line) <= 100 for line in lines] == [True, True, False, True, True]
-
-
 def test_a_list_without_rebalances_is_its_header() -> None:
     """A run that has had none yet."""
     assert views.as_text(rebalance_views.rebalances("billing", [], AT)).split() == list(rebalance_views.REBALANCES)
@@ -77,7 +65,7 @@ def test_one_rebalance_marks_what_moved() -> None:
 def test_the_title_of_one_rebalance_names_who_is_gone() -> None:
     """Result, time, reason, counts, and who was left behind on the way."""
     gone = {"member_id": "m-3", "client_id": None, "reason": "it did not rejoin within the rebalance timeout"}
-    lines = rebalance_views.title("billing", a_rebalance(removed=[gone]), AT + 61)
+    lines = rebalance_views.rebalance("billing", a_rebalance(removed=[gone], assignments=[]), AT + 61).heading
     assert lines[0] == "group billing, rebalance to generation 1042: ok"
     assert ", 1m1s ago, after 14 ms; range" in lines[1]
     assert lines[-1] == "gone: m-3, it did not rejoin within the rebalance timeout"
