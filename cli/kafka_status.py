@@ -16,10 +16,6 @@ STATES: Final = {
 """Kafka's names of states that the client calls otherwise; the others differ only in their capitals."""
 DRIVERS: Final = "cohort-"
 """How the group.instance.id of a Cohort query's driver begins."""
-_UNKNOWN: Final = {
-    **dict.fromkeys(("rack", "cores", "pid", "heartbeat_age_ms", "load", "executor", "state")),
-    "target": (),
-}
 
 
 def kafka_status(group: KafkaGroup) -> dict[str, Any]:
@@ -62,7 +58,8 @@ def owned_partitions(member: Any) -> list[TopicPartition]:
 def _member(member: Any) -> dict[str, Any]:
     owned = owned_partitions(member)
     return {
-        **_UNKNOWN,
+        "state": None,
+        "target": (),
         "member_id": member.member_id,
         "instance_id": member.group_instance_id,
         "client_id": member.client_id,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -133,12 +134,13 @@ def _of_kafka(group: KafkaGroup) -> Lags:
 
 def _view(lags_before: Lags, lags_now: Lags, elapsed_s: float, parts: int) -> views.View:
     earlier = total_by(lags_before, parts)
-    names = (*COLUMNS[:parts], "LAG", "AGE", "TREND")
-    keys = (*map(str.lower, names[:-2]), "seconds", "trend")
-    rows, objects = list[views.Row](), list[dict[str, object]]()
+    objects = []
     for place, lag in total_by(lags_now, parts).items():
         change = trend(earlier.get(place), lag, elapsed_s) or None
-        age = None if lag.seconds is None else views.duration(1000 * lag.seconds)
-        rows.append((*place, lag.records, age, change))
-        objects.append(dict(zip(keys, (*place, lag.records, lag.seconds, change), strict=True)))
-    return views.View(names, tuple(rows), tuple(objects))
+        names = dict(zip(map(str.lower, COLUMNS), place, strict=False))
+        objects.append({**names, "lag": lag.records, "seconds": lag.seconds, "trend": change})
+    return views.view_of((*COLUMNS[:parts], "LAG", "AGE", "TREND"), objects, {"AGE": _age})
+
+
+def _age(item: Mapping[str, Any]) -> str | None:
+    return None if item["seconds"] is None else views.duration(1000 * item["seconds"])

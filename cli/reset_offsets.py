@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -37,6 +37,29 @@ Examples:
 """
 
 
+def _mistake(text: str) -> click.UsageError:
+    return click.UsageError(text, click.get_current_context())
+
+
+def time_ms(text: str) -> int:
+    """A point in time in milliseconds since 1970; UTC if it names no zone.  Raises UsageError.
+
+    >>> time_ms("2026-01-01T00:00:00.000"), time_ms("2026-01-01T01:00:00+01:00")
+    (1767225600000, 1767225600000)
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise _mistake(
+            f"--to-datetime {text!r} is no time; write YYYY-MM-DDTHH:MM:SS.sss, in UTC unless it ends with an offset such as +02:00"
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _as_ms(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else time_ms(text)
+
+
 @click.command("reset-offsets", epilog=_EPILOG)
 @click.option("--group", "group_id", metavar="GROUP", required=True, help="The group.id.")
 @printing.servers
@@ -46,7 +69,12 @@ Examples:
 @click.option("--to-earliest", is_flag=True, default=None, help="To the start of each log.")
 @click.option("--to-latest", is_flag=True, default=None, help="To the end of each log.")
 @click.option("--to-offset", type=click.IntRange(min=0, max=MOST_OFFSET), metavar="N", help="To this offset.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record from YYYY-MM-DDTHH:MM:SS.sss on, in UTC.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    callback=_as_ms,
+    help="To the first record from YYYY-MM-DDTHH:MM:SS.sss on, in UTC.",
+)
 @click.option("--shift-by", type=int, metavar="N", help="N records forward; back if N is negative.")
 @click.option("--execute", is_flag=True, help="Move the offsets; without it they are only shown.")
 @printing.output
@@ -70,13 +98,12 @@ def reset_command(
         raise _mistake(f"say where to by exactly one of {words}.")
     if bool(topics) == all_topics:
         raise _mistake("name what to move: --topic or --all-topics, one of them.")
-    find_offsets = TARGETS[chosen[0][0]](chosen[0][1])
     group = open_group(group_id, servers, config)
     committed = group.committed()
     if all_topics and not committed:
         raise CohortError("the group has no committed offsets: name the topics by --topic")
     names = sorted({tp.topic for tp in committed}) if all_topics else topics
-    offsets = find_offsets(group, topic_partitions(names, group.sizes), committed)
+    offsets = _new_offsets(group, *chosen[0], topic_partitions(names, group.sizes), committed)
     _refuse_members(group)  # a plan that can't be carried out is none, as with Kafka's own tool
     if execute:
         group.reset(offsets, committed)
@@ -86,62 +113,28 @@ def reset_command(
     printing.print_view(views.View(COLUMNS, rows, notes=tuple(notes)), output)
 
 
-def _mistake(text: str) -> click.UsageError:
-    return click.UsageError(text, click.get_current_context())
-
-
-FindOffsets = Callable[[KafkaGroup, list[TopicPartition], Committed], Offsets]
-
-
-def _at_time(text: str) -> FindOffsets:
-    at_ms = time_ms(text)
-    return lambda group, partitions, _: group.offsets_at_time(partitions, at_ms)
-
-
-def _at_offset(offset: int) -> FindOffsets:
-    return lambda group, partitions, _: _clamp_offsets(group, dict.fromkeys(partitions, offset))
-
-
-def _shifted(shift: int) -> FindOffsets:
-    def shift_offsets(group: KafkaGroup, partitions: list[TopicPartition], committed: Committed) -> Offsets:
-        if missing := [f"{tp.topic}-{tp.partition}" for tp in partitions if tp not in committed]:
-            raise CohortError(
-                f"--shift-by moves from committed offsets, and there is none of {views.first_names(missing, MOST_NAMED)}: use --to-offset"
-            )
-        return _clamp_offsets(group, {tp: committed[tp][0] + shift for tp in partitions})
-
-    return shift_offsets
-
-
-TARGETS: Final[Mapping[str, Callable[[Any], FindOffsets]]] = {
-    "to_earliest": lambda _: lambda group, partitions, _: group.start_offsets(partitions),
-    "to_latest": lambda _: lambda group, partitions, _: group.end_offsets(partitions),
-    "to_offset": _at_offset,
-    "to_datetime": _at_time,
-    "shift_by": _shifted,
-}
-"""How each option finds the new offsets."""
+def _new_offsets(
+    group: KafkaGroup, target: str, value: Any, partitions: list[TopicPartition], committed: Committed
+) -> Offsets:
+    match target:
+        case "to_earliest":
+            return group.start_offsets(partitions)
+        case "to_latest":
+            return group.end_offsets(partitions)
+        case "to_datetime":
+            return group.offsets_at_time(partitions, value)
+        case "to_offset":
+            return _clamp_offsets(group, dict.fromkeys(partitions, value))
+    if missing := [f"{tp.topic}-{tp.partition}" for tp in partitions if tp not in committed]:
+        names = views.first_names(missing, MOST_NAMED)
+        raise CohortError(f"--shift-by moves from committed offsets, and there is none of {names}: use --to-offset")
+    return _clamp_offsets(group, {tp: committed[tp][0] + value for tp in partitions})
 
 
 def _clamp_offsets(group: KafkaGroup, offsets: Offsets) -> Offsets:
     """Each offset, or the nearest one that its log has (Kafka: ``checkOffsetsRange``)."""
     starts, ends = group.start_offsets(offsets), group.end_offsets(offsets)
     return {tp: max(starts[tp], min(offset, ends[tp])) for tp, offset in offsets.items()}
-
-
-def time_ms(text: str) -> int:
-    """A point in time in milliseconds since 1970; UTC if it names no zone.  Raises UsageError.
-
-    >>> time_ms("2026-01-01T00:00:00.000"), time_ms("2026-01-01T01:00:00+01:00")
-    (1767225600000, 1767225600000)
-    """
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise _mistake(
-            f"--to-datetime {text!r} is no time; write YYYY-MM-DDTHH:MM:SS.sss, in UTC unless it ends with an offset such as +02:00"
-        ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def topic_partitions(texts: Iterable[str], sizes: Mapping[str, int]) -> list[TopicPartition]:

@@ -6,7 +6,6 @@ A bad case or a bad change of it ends with exit status 2 and one line, a missing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -129,7 +128,7 @@ def simulate_command(
         most = None if show_all else LIMIT
         case_view = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
         if output == "case":
-            _print_lines(views.lines(as_value(case)))
+            click.echo(views.lines(as_value(case)))
         else:
             _run(case_view, comparing=comparing, live=not path and not assignor, output=output)
     except CaseError as error:
@@ -179,13 +178,13 @@ def _run(case_view: views.CaseView, *, comparing: bool, live: bool, output: str)
         own = {assignor.name: assignor} if assignor else {}
         outcomes = [simulate(base, case, each) for _, each in sorted((ASSIGNORS | own).items())]
         if output == "json":
-            _print_lines(views.compared_as_json(outcomes, notes))
+            click.echo(views.compared_as_json(outcomes, notes))
         else:
             printing.print_view(views.comparison(case_view, outcomes, notes), "table")
         return
     outcome = simulate(base, case, assignor)
     if output == "json":
-        _print_lines(views.as_json(case_view, outcome, notes))
+        click.echo(views.as_json(case_view, outcome, notes))
     else:
         printing.print_view(views.members(case_view, outcome, notes), "table")
 
@@ -231,8 +230,3 @@ def _title(base: Case, case: Case) -> str:
         if base.topics[topic] != count
     ]
     return f"{size}; {', '.join(changes)}" if changes else size
-
-
-def _print_lines(text: Iterator[str]) -> None:
-    for line in text:
-        click.echo(line)

@@ -96,9 +96,9 @@ def _notes(notes: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"note: {note}" for note in notes)
 
 
-def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> Iterator[str]:
+def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> str:
     """One object with all partitions, sorted."""
-    yield from lines(
+    return lines(
         {
             **outcome.figures(),
             "assignment": outcome.assignment,
@@ -113,25 +113,18 @@ def as_json(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> Iterator[
     )
 
 
-def compared_as_json(outcomes: Iterable[Outcome], notes: Sequence[str]) -> Iterator[str]:
+def compared_as_json(outcomes: Iterable[Outcome], notes: Sequence[str]) -> str:
     """The figures of each assignor, without partitions."""
-    yield from lines({"assignors": {outcome.assignor: outcome.figures() for outcome in outcomes}, "notes": list(notes)})
+    return lines({"assignors": {outcome.assignor: outcome.figures() for outcome in outcomes}, "notes": list(notes)})
 
 
-def lines(value: Mapping[str, Any]) -> Iterator[str]:
-    """A JSON object, a line a key, and a line a key of the objects in it: readable, and fast for a million partitions."""
-    yield "{"
-    for place, (key, part) in enumerate(value.items()):
-        end = "," if place < len(value) - 1 else ""
-        if isinstance(part, dict) and part:
-            yield f"  {json.dumps(key)}: {{"
-            last = len(part) - 1
-            for index, (name, inner) in enumerate(part.items()):
-                yield f"    {json.dumps(name)}: {json.dumps(inner)}{',' if index < last else ''}"
-            yield f"  }}{end}"
-        else:
-            yield f"  {json.dumps(key)}: {json.dumps(part)}{end}"
-    yield "}"
+def lines(value: Mapping[str, Any], indent: str = "") -> str:
+    """A JSON object, a line a key, and a line a key of the objects in it."""
+    parts = (
+        f"{indent}  {json.dumps(key)}: {lines(part, '  ') if isinstance(part, dict) and not indent else json.dumps(part)}"
+        for key, part in value.items()
+    )
+    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
 
 
 def _pauses(case: Case, outcome: Outcome) -> dict[str, Any]:

@@ -37,11 +37,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(home: Path) -> None:
         assert unread("lag", "--help", both=both) == (0, "")
 
 
-def test_a_mistake_is_one_still() -> None:
-    """Nobody reads what it is, but the exit status tells."""
-    assert unread("lag", "--by", "nothing", both=True) == (2, "")
-
-
 def test_all_files_are_written(tmp_path: Path) -> None:
     """Before any is told of."""
     assert unread("rules", "write", str(tmp_path)) == (0, "")

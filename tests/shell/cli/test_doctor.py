@@ -174,22 +174,6 @@ def test_ports_are_tried_where_they_will_be_listened_on() -> None:
     assert free[:2] == ("ok", f"*:{number} is free on this host, now")
 
 
-def test_a_check_that_fails_in_its_own_way_keeps_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A name with an empty label, a factor without an end, and settings that can't be read."""
-    (result, found, remedy) = ports(metrics__address="a..b", metrics__port="9090")["metrics.port"]
-    assert (result, found.startswith("a..b:9090: "), "give metrics.address" in remedy) == ("failed", True, True)
-    assert host.memory_overhead({"spark.executor.memoryOverheadFactor": "inf"}, {}).result == "failed"
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    (tmp_path / "spark-defaults.conf").touch()
-
-    def denied(*_: object, **__: object) -> str:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_text", denied)
-    said = f"--conf; {tmp_path / 'spark-defaults.conf'} can't be read: Permission denied"
-    assert host.spark_conf({"a": "b"}) == ({"a": "b"}, said)
-
-
 def test_mistakes_on_the_command_line() -> None:
     """Exit status 2, and no value is shown."""
     said = cohort("doctor", "--option", PASSWORD)

@@ -5,7 +5,6 @@ The hand-over itself, between real queries, is tests/e2e/test_exclusivity.py.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -16,7 +15,6 @@ from sparkcohort.runtime.kafka.handover import FREE, HandoverAnswer, HandoverRec
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, encode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed
-from tests.kit.command import cohort
 
 RUN = CommitMetadata(run=3, id="abc")
 NOBODY = "127.0.0.1:1"
@@ -81,18 +79,3 @@ def test_what_fails_after_the_query_has_stopped_says_so(
     assert "_TRANSPORT: refused" in str(read.value)
     hand_over(Kafka(failures=0))
     assert "has committed its last batch and stopped" in capsys.readouterr().err
-
-
-def test_settings_are_those_of_every_command(tmp_path: Path) -> None:
-    """A bad one is a mistake on the command line, and what is of no use is told."""
-    config = tmp_path / "client.properties"
-    arguments = ("handover", "--group", "billing", "--bootstrap-server", NOBODY, "--command-config", str(config))
-    said = cohort(*arguments)
-    assert (said.returncode, str(config) in said.stderr) == (2, True)
-    config.write_text("security.protocol=NONSENSE\n")
-    said = cohort(*arguments)
-    assert (said.returncode, "security.protocol" in said.stderr) == (2, True)
-    config.write_text("metric.reporters=org.example.Mine\n")
-    said = cohort(*arguments, "--timeout-ms", "1000")
-    assert said.returncode == 1
-    assert "metric.reporters" in said.stderr

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
-from sparkcohort.cli import rebalance_views, views
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.cli import rebalance_views
 from sparkcohort.runtime.group import summary
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
-from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
-    Heartbeat,
-    HeartbeatReply,
     JoinGroup,
     JoinGroupReply,
     LeaveGroup,
@@ -37,7 +31,7 @@ from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from tests.kit.command import cohort
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
-from tests.shell.coordinator.test_coordinator import PARTITIONS, World, both_join, joined
+from tests.shell.coordinator.test_coordinator import PARTITIONS, World, both_join
 
 OFFERED = (
     Protocol("cooperative-sticky", encode_subscription(Subscription(("t",), b'{"executor":"c"}', (), -1, None))),
@@ -188,70 +182,3 @@ def test_the_story_of_a_member_that_is_gone(life: tuple[World, str]) -> None:
     assert whats[:3] == ["was issued its id", "became a member, from h", "joined"]
     assert whats[-1].endswith("it left: done")
     assert cohort("story", gone, "--group", "g").stdout.splitlines()[0] == f"{gone} (executor-b on h)"
-
-
-def test_who_is_refused_hears_the_end_of_its_story(life: tuple[World, str]) -> None:
-    """The error of a member that is gone tells what became of it."""
-    world, gone = life
-    reply = world.call(Heartbeat(gone, None, 1))
-    assert isinstance(reply, HeartbeatReply)
-    assert reply.error is ErrorCode.UNKNOWN_MEMBER_ID
-    before = reply.message.partition(f"{gone} before that: ")[2]
-    assert before.count("; ") == 2  # three lines
-    assert before.endswith("it left: done")
-
-
-def test_describe_tells_of_members_and_pending_ids(life: tuple[World, str]) -> None:
-    """What a owns since when, where it stands, and the id that was issued to d and not used."""
-    own, pending = told("describe", "--members")
-    assert (own["client_id"], own["member_state"], own["partitions"]) == ("executor-a", "settled", 4)
-    assert {each["generation"] for each in own["current_assignment"]} <= set(range(1001, 1020))
-    assert (pending["member_state"], pending["host"]) == ("pending", None)
-    assert 0 < pending["expires_in_ms"] <= 60_000
-    (state,) = told("describe", "--state")
-    assert (state["state"], state["members"], state["pending_members"]) == ("Stable", 1, 1)
-    assert (state["rebalance"], state["in_state_ms"] >= 0) == (None, True)
-
-
-def test_who_keeps_a_rebalance_waiting() -> None:
-    """A frozen member is named while its rejoin is waited for, with what asked for the rebalance and the time left."""
-    world = World()
-    try:
-        a = joined(world, "a")
-        a.freeze()
-        world.coordinator.trigger("an operator asked")
-        wait_until(lambda: (status_of(world)["rebalance"] or {}).get("missing"), 2, "the rebalance to wait")
-        wait_until(lambda: len(status_of(world)["rebalance"]["missing"]) == 1, 2, "the driver to have rejoined")
-        seen = status_of(world)
-    finally:
-        world.close()
-    running = seen["rebalance"]
-    assert (running["reason"], running["waits_for"]) == ("an operator asked", "join")
-    assert running["missing"] == [{"member_id": a.member_id, "client_id": "executor-a"}]
-    assert 0 < running["deadline_in_ms"] <= 2_000
-    assert [member["state"] for member in seen["members"]] == ["to-rejoin"]
-    assert "waits for executor-a to join" in str(views.state(seen, "h:1", verbose=True).rows[0])
-
-
-def test_the_same_as_python_values(life: tuple[World, str]) -> None:
-    """For a notebook on the driver's host."""
-    described = connection_file.describe("g")
-    assert [member["executor"] for member in described["members"]] == ["a"]
-    assert connection_file.describe("g", "cohort-0a1b2c3d")["generation"] == described["generation"]
-    with pytest.raises(CohortError, match="cohort-0a1b2c3d"):
-        connection_file.describe("g", "another")
-    with pytest.raises(CohortError, match="live groups here: g"):
-        connection_file.describe("h")
-
-
-@pytest.mark.parametrize("command", ["rebalances", "story"])
-def test_help_has_examples(command: str) -> None:
-    """As every level of it."""
-    said = cohort(command, "--help")
-    assert (said.returncode, said.stderr) == (0, "")
-    assert f"cohort {command} --" in said.stdout or f"cohort {command} executor-3" in said.stdout
-
-
-def test_home_is_this_tests_own(life: tuple[World, str]) -> None:
-    """The connection file of this run is the only one that is looked at."""
-    assert [path.name for path in Path(os.environ["COHORT_HOME"]).glob("*.json")] == ["r1.json"]

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from sparkcohort.cli import kafka_group
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from tests.kit.broker import Broker
 from tests.kit.command import COMMAND, cohort
-from tests.kit.mock import MockCluster
 from tests.kit.waiting import wait_until
 from tests.shell.cli.test_rebalances import a_port
 from tests.shell.coordinator.test_coordinator import World, both_join, joined
@@ -71,14 +69,6 @@ def test_a_member_is_named_as_people_name_it(world: World) -> None:
     unknown = cohort("simulate", "--group", "g", "--members", "-executor-z")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert 'there is no member "executor-z"; did you mean "executor-' in unknown.stderr
-
-
-def test_a_group_that_is_not_here_may_be_in_kafka(world: World) -> None:
-    """Exit status 1, and the option that asks Kafka."""
-    said = cohort("simulate", "--group", "billing")
-    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
-    assert "live groups here: g" in said.stderr
-    assert "--bootstrap-server" in said.stderr
 
 
 @contextmanager
@@ -138,16 +128,6 @@ def test_a_group_that_kafka_does_not_know(broker: Broker, topic: str) -> None:
     empty = cohort("simulate", "--group", f"known-{topic}", "--bootstrap-server", broker.bootstrap, "--members", "+1")
     assert empty.returncode == 0
     assert "new-1 (new)" in empty.stdout
-
-
-def test_no_broker_there(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line that names the address and what to look at, within the time."""
-    monkeypatch.setattr(kafka_group, "TIMEOUT_S", 1.0)
-    mock_broker.broker_down()
-    said = cohort("simulate", "--group", "g", "--bootstrap-server", mock_broker.bootstrap)
-    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
-    assert said.stderr.startswith(f"cohort: --bootstrap-server {mock_broker.bootstrap}: ")
-    assert "--command-config" in said.stderr
 
 
 def test_in_a_pipe() -> None:

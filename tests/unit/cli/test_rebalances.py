@@ -44,11 +44,6 @@ def test_the_list_has_the_local_time_and_the_age() -> None:
     ]
 
 
-def test_a_list_without_rebalances_is_its_header() -> None:
-    """A run that has had none yet."""
-    assert views.as_text(rebalance_views.rebalances("billing", [], AT)).split() == list(rebalance_views.REBALANCES)
-
-
 def test_one_rebalance_marks_what_moved() -> None:
     """Kept, gained from whom, lost to whom; what is kept for now only; who is gone."""
     item = a_rebalance(assignments=[an_assignment(), an_assignment(member_id="m-2", present=False)], removed=[])

@@ -14,7 +14,7 @@ from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, Load
 from sparkcohort.cli import main
 from sparkcohort.cli.simulate import live_case
-from sparkcohort.cli.simulate.case import LoadBalance, as_value, parse
+from sparkcohort.cli.simulate.case import LoadBalance, as_value
 from sparkcohort.runtime.shell.options import properties_file
 from sparkcohort.runtime.shell.rpc import connection_file
 from tests.kit.status import a_partition, a_status
@@ -102,22 +102,6 @@ def test_an_object_for_programs(cohort: Cohort) -> None:
         ["t1", n] for n in range(3)
     ]
     assert (seen["members_added"], seen["members_removed"], seen["notes"]) == (["new-1"], [], [])
-
-
-@pytest.mark.parametrize("name", ASSIGNORS)
-def test_the_assignment_is_one_call_of_the_assignor(cohort: Cohort, name: str) -> None:
-    """For exactly this input: what the assignor itself answers to the case."""
-    case = parse(json.dumps(CASE))
-    given = ASSIGNORS[name].assign(case.topics, case.members, case.racks)
-    expected = {member: [list(partition) for partition in mine] for member, mine in given.items()}
-    assert cohort.json("--assignor", name)["assignment"] == expected
-
-
-@pytest.mark.parametrize("package", ["", "org.apache.kafka.clients.consumer."])
-def test_kafkas_classes_are_known_by_their_names(cohort: Cohort, package: str) -> None:
-    """As in the option that they are named in."""
-    assert cohort.json("--assignor", f"{package}RangeAssignor")["assignor"] == "range"
-    assert cohort.json(case={**CASE, "assignor": f"{package}StickyAssignor"})["assignor"] == "sticky"
 
 
 def test_a_case_goes_round(cohort: Cohort, tmp_path: Path) -> None:
@@ -230,15 +214,6 @@ def test_an_own_assignor_by_its_dotted_name(cohort: Cohort, monkeypatch: pytest.
     assert "did you mean mine_whatif.Last?" in wrong.err
 
 
-def test_help_has_examples_and_fits(cohort: Cohort) -> None:
-    """No line of it is longer than a terminal."""
-    said = cohort("--help")
-    assert said.status == 0
-    assert "cohort simulate --group billing --members +2" in said.out
-    assert "Kafka doesn't tell" in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
-
-
 def large(members: int = 2_000, partitions: int = 20_000) -> dict[str, Any]:
     """Members of long names whose partitions are far apart."""
     names = [f"consumer-{n:04}-9f0c6c5e-6d5f-4b8e-8f0e-0d6b9a7c1e2f" for n in range(members)]
@@ -297,12 +272,6 @@ def test_racks_and_loads_are_taken_where_they_are_told() -> None:
     assert case.racks == {"orders": [("a",), (), ()]}
     assert case.members["m-2"].loads == {("orders", 0): Load(9.5, 70.0, 3), ("orders", 2): Load(1.0, 2.0, 0)}
     assert case.members["m-3"].loads == {}
-
-
-def test_a_group_of_which_the_logs_are_not_known_yet() -> None:
-    """What its members own is there all the same."""
-    case = live_case.case_of_status(a_status(partitions=[]))
-    assert (case.topics, case.members["m-3"].topics) == ({"orders": 2}, ("orders",))
 
 
 def test_a_topic_that_is_read_in_part_is_numbered_anew() -> None:

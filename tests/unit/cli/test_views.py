@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -28,15 +27,6 @@ def test_offsets_in_kafkas_columns() -> None:
         ["billing", "orders", "0", "100", "150", "50", "m-2", "10.0.0.12", "executor-2"],
         ["billing", "orders", "1", "90", "90", "0", "m-2", "10.0.0.12", "executor-2"],
         ["billing", "orders", "2", "-", "-", "-", "-", "-", "-"],
-    ]
-
-
-def test_members_in_kafkas_columns() -> None:
-    """A row a member with how many partitions it owns."""
-    assert rows(views.members(a_status())) == [
-        list(views.MEMBERS),
-        ["billing", "m-2", "10.0.0.12", "executor-2", "2"],
-        ["billing", "m-3", "10.0.0.13", "executor-3", "0"],
     ]
 
 
@@ -69,13 +59,6 @@ def test_ids_that_were_issued_and_not_used_are_the_last_rows() -> None:
     assert [list(row) for row in told] == [list(told[0])] * 3
     assert (told[-1]["member_state"], told[-1]["expires_in_ms"]) == ("pending", 12_000)
     assert told[0]["current_assignment"][1] == {"topic": "orders", "partition": 1, "generation": 5}
-
-
-def test_state_in_kafkas_columns() -> None:
-    """One row: where the coordinator is, the assignor, the state, the number of members."""
-    view = views.state(a_status(), "127.0.0.1:4711")
-    assert view.columns == views.STATE
-    assert view.rows == (("billing", "127.0.0.1:4711 (cohort-0a1b2c3d)", "cooperative-sticky", "Stable", 2),)
 
 
 def test_verbose_state_counts() -> None:
@@ -145,22 +128,6 @@ def test_verbose_state_tells_who_keeps_a_rebalance_waiting() -> None:
     assert (told["rebalance"]["missing"], told["scheduled_rebalance"]) == (missing, put_off)
 
 
-def test_verbose_state_tells_of_moves_that_are_put_off() -> None:
-    """During the back-off of revoking rounds nobody has departed, so nothing waits for a replacement."""
-    status = a_status(scheduled_rebalance={"partitions": [], "due_in_ms": 1_600})
-    (row,) = views.state(status, "h:1", verbose=True).rows
-    assert row[-3] == "moves to balance the members wait for their back-off, 1s left"
-
-
-def test_groups_that_do_not_answer_are_listed_as_unreachable() -> None:
-    """A live process whose coordinator is silent is a row, not an error."""
-    view = views.groups([("billing", "i", 10, "h", a_status()), ("other", "j", 11, "h", "unreachable")])
-    assert view.rows == (
-        ("billing", "i", "Stable", 7, 2, 3, 50, 10, "h"),
-        ("other", "j", "unreachable", None, None, None, None, 11, "h"),
-    )
-
-
 def test_partitions_are_ranges_sorted_by_topic_and_number() -> None:
     """Thousands of partitions are read at a glance."""
     assert ranges([("b", 10), ("b", 9), ("b", 12), ("a", 0), *(("c", n) for n in range(300))]) == (
@@ -177,33 +144,6 @@ def test_partitions_are_ranges_sorted_by_topic_and_number() -> None:
 def test_durations_have_two_units_at_most(ms: int, words: str) -> None:
     """As a person says it."""
     assert views.duration(ms) == words
-
-
-def test_json_has_a_key_for_every_column() -> None:
-    """Keys are the columns in lower case; numbers are numbers and unknown is null."""
-    said: list[dict[str, Any]] = json.loads(views.as_json(views.offsets(a_status())))
-    assert said[0]["current_offset"] == 100
-    assert said[2]["lag"] is None
-    state = json.loads(views.as_json(views.state(a_status(), "h:1", verbose=True)))
-    assert list(state[0])[:5] == ["group", "coordinator", "assignment_strategy", "state", "members"]
-
-
-def test_text_cuts_nothing() -> None:
-    """However long the ids are, every column is whole and every row is one line."""
-    long = "x" * 300
-    text = views.as_text(views.offsets(a_status(group=long)))
-    assert [line.startswith(long) for line in text.splitlines()] == [False, True, True, True]
-    assert "\x1b" not in text
-
-
-@pytest.mark.parametrize("width", [60, 200])
-def test_a_terminal_cuts_nothing_either(width: int) -> None:
-    """In a narrow terminal cells are folded: no letter is lost and no ellipsis stands for one."""
-    console = Console(width=width, force_terminal=False)
-    with console.capture() as printed:
-        console.print(views.as_table(views.offsets(a_status(group="abcdefghijklmnopqrstuvwxyz"))))
-    assert "…" not in printed.get()
-    assert set("abcdefghijklmnopqrstuvwxyz") <= set(printed.get())
 
 
 def test_words_of_members_do_not_steer_the_terminal() -> None:
