@@ -19,9 +19,9 @@ Key = Callable[[Row], Any]
 
 SORTS: Final[Mapping[str, Key]] = {
     "partition": lambda row: (row["topic"], row["partition"]),
-    "lag": lambda row: -_least(row["lag"]),
-    "age": lambda row: -_least(row["lag_seconds"]),
-    "member": lambda row: (_client_id(row) or "", row["topic"], row["partition"]),
+    "lag": lambda row: 1 if row["lag"] is None else -row["lag"],
+    "age": lambda row: 1 if row["lag_seconds"] is None else -row["lag_seconds"],
+    "member": lambda row: (row["client_id"] or "", row["topic"], row["partition"]),
 }
 """The largest lag and age come first, unknown ones last."""
 EXECUTORS: Final = "the driver of a Cohort query is the only member that Kafka knows; its executors show without --bootstrap-server, on the driver's host"
@@ -48,35 +48,24 @@ class RowFilter:
     min_lag: int | None
     sort: str
 
-    def filter_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
-        """The status with these rows only."""
-        partitions = sorted(filter(self._partition, status["partitions"]), key=SORTS["partition"])
-        members = filter(self._member, status["members"])
-        pending = () if self.topics else filter(self._matches_member, status["pending_members"])
-        return {
-            **status,
-            "partitions": sorted(partitions, key=SORTS[self.sort]),
-            "members": list(members),
-            "pending_members": list(pending),
-        }
+    def partitions(self, rows: views.Items) -> views.Items:
+        """Of the partitions, in their order."""
+        return sorted(sorted(filter(self._partition, rows), key=SORTS["partition"]), key=SORTS[self.sort])
+
+    def members(self, rows: views.Items) -> views.Items:
+        """Of the members."""
+        return filter(self._member, rows)
 
     def _partition(self, row: Row) -> bool:
         enough = self.min_lag is None or row["lag"] is None or row["lag"] >= self.min_lag
         return enough and (not self.topics or row["topic"] in self.topics) and self._matches_member(row)
 
     def _member(self, row: Row) -> bool:
-        return self._matches_member(row) and (not self.topics or any(topic in self.topics for topic, _ in row["owned"]))
+        owns = not self.topics or any(each["topic"] in self.topics for each in row["current_assignment"])
+        return owns and self._matches_member(row)
 
     def _matches_member(self, row: Row) -> bool:
-        return self.member is None or self.member in (row["member_id"], _client_id(row))
-
-
-def _client_id(row: Row) -> str | None:
-    return views.client_id(row.get("executor")) or row.get("client_id")
-
-
-def _least(value: float | None) -> float:
-    return -1 if value is None else value
+        return self.member is None or self.member in (row["consumer_id"], row["client_id"])
 
 
 @click.command("describe", epilog=_EPILOG)
@@ -149,22 +138,23 @@ def _kafka_view(group: KafkaGroup, table: str, verbose: bool, row_filter: RowFil
 
 
 def _table(status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:
-    selected = row_filter.filter_status(status)
-    view = views.members(selected, verbose=verbose) if table == "members" else views.offsets(selected, verbose=verbose)
-    return replace(view, totals=(_total(status, selected, table),))
-
-
-def _total(status: Mapping[str, Any], selected: Mapping[str, Any], table: str) -> str:
-    """The sums of what is shown, in words."""
-    count, total = (len(selected[table := "members" if table == "members" else "partitions"]), len(status[table]))
-    rows = f"{count} of {counted(total, table[:-1])}" if count != total else counted(count, table[:-1])
-    head = f"{status['group']}, {status['state']}: {rows}"
     if table == "members":
-        return f"{head}, {counted(sum(len(row['owned']) for row in selected['members']), 'partition')}"
-    lags = [row["lag"] for row in selected["partitions"]]
-    ages = [row["lag_seconds"] for row in selected["partitions"] if row["lag_seconds"] is not None]
+        view = views.members(status, verbose=verbose, select=row_filter.members)
+        rows = [row for row in view.objects or () if row["member_state"] != "pending"]
+        owned = counted(sum(row["partitions"] for row in rows), "partition")
+        return replace(view, totals=(f"{_head(status, 'members', len(rows))}, {owned}",))
+    view = views.offsets(status, verbose=verbose, select=row_filter.partitions)
+    rows = list(view.objects or ())
+    lags = [row["lag"] for row in rows]
+    ages = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
     unknown = lags.count(None)
-    parts = [head, f"{counted(sum(filter(None, lags)), 'record')} behind"]
+    parts = [_head(status, "partitions", len(rows)), f"{counted(sum(filter(None, lags)), 'record')} behind"]
     parts += [f"the oldest since {views.duration(1000 * max(ages))}"] if ages and max(ages) > 0 else []
     parts += [f"the lag of {unknown} not known"] if unknown else []
-    return ", ".join(parts)
+    return replace(view, totals=(", ".join(parts),))
+
+
+def _head(status: Mapping[str, Any], key: str, count: int) -> str:
+    total = len(status[key])
+    rows = counted(count, key[:-1]) if count == total else f"{count} of {counted(total, key[:-1])}"
+    return f"{status['group']}, {status['state']}: {rows}"

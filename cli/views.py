@@ -97,6 +97,8 @@ class View:
     heading: tuple[str, ...] = ()
 
 
+Items = Iterable[Mapping[str, Any]]
+"""Rows as JSON."""
 Cells = Mapping[str, Callable[[Mapping[str, Any]], object]]
 
 
@@ -186,11 +188,15 @@ def _held_back(status: Status, key: str, text: str) -> list[str]:
     ]
 
 
-def offsets(status: Status, *, verbose: bool = False) -> View:
+def _every(items: Items) -> Items:
+    return items
+
+
+def offsets(status: Status, *, verbose: bool = False, select: Callable[[Items], Items] = _every) -> View:
     """One row a partition (``--describe --offsets``); AGE is that of the oldest record that isn't committed."""
     columns = OFFSETS + OFFSETS_VERBOSE if verbose else OFFSETS
     objects = [_partition(status["group"], row) for row in status["partitions"]]
-    return view_of(columns, objects, _CELLS, narrow=("CONSUMER-ID", "HOST", "GROUP", "CURRENT-OFFSET"))
+    return view_of(columns, select(objects), _CELLS, narrow=("CONSUMER-ID", "HOST", "GROUP", "CURRENT-OFFSET"))
 
 
 def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +212,7 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def members(status: Status, *, verbose: bool = False) -> View:
+def members(status: Status, *, verbose: bool = False, select: Callable[[Items], Items] = _every) -> View:
     """One row a member (``--describe --members``); the driver, which owns nothing, is not among them.
 
     Owned partitions stand with their assignment generation, ``orders-0..4@1002``.  AWAITED are those that other members
@@ -218,7 +224,7 @@ def members(status: Status, *, verbose: bool = False) -> View:
         for row in (*status["members"], *({**unused, **row} for row in status["pending_members"]))
     ]
     columns = MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS
-    return view_of(columns, objects, _CELLS, narrow=() if verbose else ("GROUP", "HOST"))
+    return view_of(columns, select(objects), _CELLS, narrow=() if verbose else ("GROUP", "HOST"))
 
 
 def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
