@@ -22,7 +22,6 @@ from sparkcohort.cli.checkpoint.positions import (
     KafkaPositions,
     PartitionComparison,
 )
-from sparkcohort.cli.views import first_names
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 DOUBLES: Final = "a sink that takes a batch's number for its contents (as the file sink and Delta do) may skip it, others get its records again"
@@ -238,7 +237,8 @@ def words(rows: Sequence[PartitionComparison]) -> str:
     parts = []
     for verdict in sorted({row.verdict for row in rows}):
         names = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
-        parts.append(f"{verdict}: {first_names(names)}")
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        parts.append(f"{verdict}: {', '.join(names[:5])}{more}")
     return "; ".join(parts)
 
 

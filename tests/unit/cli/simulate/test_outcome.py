@@ -21,19 +21,6 @@ from sparkcohort.runtime.protocol.consumer_protocol import decode_assignment
 from tests.kit import groups
 from tests.kit import plain_simulation as plain
 
-BOTH = ("t0", "t1")
-
-
-def kafkas_example() -> Case:
-    """Kafka's own: C0 and C1 share t0 and t1 of three partitions each, as cooperative-sticky gave them out."""
-    return Case(
-        {"t0": 3, "t1": 3},
-        {
-            "C0": MemberSubscription(BOTH, (("t0", 0), ("t0", 2), ("t1", 1)), 1),
-            "C1": MemberSubscription(BOTH, (("t0", 1), ("t1", 0), ("t1", 2)), 1),
-        },
-    )
-
 
 def test_nobody_and_nothing() -> None:
     """No members or no topics: nothing is given, nothing pauses."""
