@@ -176,18 +176,21 @@ def handed_over(broker: Broker, group: str) -> subprocess.CompletedProcess[str]:
 def test_a_query_hands_over_by_the_command(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """It ends, and one with a new checkpoint goes on behind its last batch; each record once."""
     broker.admin.create_topic(topic, PARTITIONS)
-    source, places = options(broker, topic), list[tuple[int, int]]()
-    for turn in range(2):
+    source, batches = options(broker, topic), Batches()
+    for turn in range(3):
         produce(broker.bootstrap, topic, 100, partitions=PARTITIONS, first=50 * turn)
-        run = Stream(
-            spark, source | ({"startingOffsets": "committed"} if turn else {}), tmp_path / str(turn), trigger=ASAP
-        )
-        run.start().wait_for_rows(100)
-        done = handed_over(broker, topic)
-        assert done.returncode == 0, done.stderr
-        assert "HANDED_OVER" in run.failure()
-        places += [(row.partition, row.offset) for row in run.rows]
-    assert sorted(places) == [(number, at) for number in range(PARTITIONS) for at in range(100)]
+        given = source if turn == 0 else source | {"startingOffsets": "committed"}
+        run = Stream(spark, given, tmp_path / str(turn), trigger=ASAP if turn == 1 else None).start()
+        if turn == 1:
+            run.wait_for_rows(100)
+            done = handed_over(broker, topic)
+            assert done.returncode == 0, done.stderr
+            assert "HANDED_OVER" in run.failure()
+        run = run if turn == 1 else run.finish()
+        batches[turn] = run.rows
+    assert [len(rows) for rows in batches.values()] == [100, 100, 100]
+    places = [(row.partition, row.offset) for rows in batches.values() for row in rows]
+    assert sorted(places) == [(number, at) for number in range(PARTITIONS) for at in range(150)]
 
 
 @pytest.mark.thorough("two applications")
