@@ -6,12 +6,9 @@ algorithm), and the other end delays the acknowledgement by 40 ms.  That was hal
 
 from __future__ import annotations
 
-import os
 import socket
-import stat
 from contextlib import suppress
-
-_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+from pathlib import Path
 
 
 def set_quickack() -> None:
@@ -19,21 +16,7 @@ def set_quickack() -> None:
 
     A Python worker calls this in each task: the kernel returns to delayed acknowledgements by itself.
     """
-    if not hasattr(socket, "TCP_QUICKACK"):
-        return
-    with suppress(OSError), os.scandir("/proc/self/fd") as open_ones:
-        for entry in open_ones:
-            with suppress(OSError):  # the descriptor of this scan is closed by now
-                _set_quickack_of(int(entry.name))
-
-
-def _set_quickack_of(descriptor: int) -> None:
-    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        return
-    connection = socket.socket(fileno=descriptor)
-    try:
-        if connection.family in _FAMILIES and connection.type == socket.SOCK_STREAM:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    for descriptor in filter(Path.is_socket, Path("/proc/self/fd").iterdir()):
+        with suppress(OSError), socket.fromfd(int(descriptor.name), socket.AF_INET, socket.SOCK_STREAM) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # an OSError: it is none of TCP
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    finally:
-        connection.detach()

@@ -116,7 +116,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
-        begin, ids, session = self._offsets.read(start), self._offsets.ids(start), self._driver
+        (begin, ids), session = self._offsets.read(start), self._driver
         session.end_batch()
         session.stands_in(ids)
         self._ids = ids
@@ -140,7 +140,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             session.planning(end)
         if begin == self._first_start:
-            session.plan(begin, end, self._offsets.ids(value))
+            session.plan(begin, *self._offsets.read(value))
         session.announce(end)
         session.join(bounded=self._trigger(limit).bounded)
         if idle:
@@ -159,19 +159,18 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
         """Plan the ranges ``[start, end)``: one input partition for each slot.  A second call makes another plan of the same ranges."""
-        first, last = self._offsets.read(start), self._offsets.read(end)
-        session, ids = self._driver, self._offsets.ids(end)
+        (first, first_ids), (last, ids), session = self._offsets.read(start), self._offsets.read(end), self._driver
         if self._first_start is not None and not self._asked_end:
             first = session.replayed(last, ids)  # Spark did not ask for this end in this run: the batch is a replay
             self._replayed = True
         else:
             self._first_start = None
         self._ran = True
-        session.stands_in(self._offsets.ids(start))
+        session.stands_in(first_ids)
         session.begin(first)
         session.in_flight(end, last, ids)
         slots = planner.make_slots(
-            self._ranges(session, first, last, {} if self._first_start is not None else self._offsets.ids(start), ids),
+            self._ranges(session, first, last, {} if self._first_start is not None else first_ids, ids),
             session.owners(),
             session.cores(),
             sizes=session.sizes(),
@@ -210,10 +209,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's logs have the batch that ended at ``end``.  Spark calls this with the batch after it, in every mode."""
-        ids = self._offsets.ids(end)
+        offsets, ids = self._offsets.read(end)
         # If the topic was recreated since, Kafka has no log any more to which these offsets belong.
         if self._late and all(self._ids.get(topic, topic_id) == topic_id for topic, topic_id in ids.items()):
-            self._driver.commit(self._offsets.read(end), final=False)
+            self._driver.commit(offsets, final=False)
 
     def stop(self) -> None:
         """End the run: agents go, ports close."""

@@ -6,8 +6,6 @@ topics in order of their names, partitions in order of their numbers.
 >>> at = {TopicPartition("b", 10): 7, TopicPartition("b", 9): 8, TopicPartition("a", 0): 1}
 >>> to_json_value(at)
 {'a': {'0': 1}, 'b': {'9': 8, '10': 7}}
->>> from_json_value(to_json_value(at)) == at
-True
 
 An offset belongs to one log.  A recreated topic has another log under the same name.  So a source offset has the topic's
 id, as a topic without partitions whose name no topic can have: ``{"orders":{"0":123},"orders@lj7XrdGBSHu-2_Ybcic80w":{}}``.
@@ -27,8 +25,6 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 Ids: TypeAlias = Mapping[str, str]
 """The topics' ids by name, as Kafka's tools show them; unknown ones are left out."""
 
-__all__ = ["Ids", "KnownOffsets", "Offsets", "from_json_value", "ids_in", "to_json_value"]
-
 
 def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
     """Write offsets as the value whose JSON text Spark keeps and compares; key order is fixed.
@@ -43,11 +39,6 @@ def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[st
     return value | {name: {} for name in id_keys}
 
 
-def from_json_value(value: object, source: str = "source offset") -> dict[TopicPartition, int]:
-    """Read offsets from a JSON value; raises MalformedOffsets, also for offsets below zero."""
-    return read(value, source, 0)
-
-
 class KnownOffsets:
     """Source offsets and their JSON values, the last two cached: Spark passes an offset three times or more.
 
@@ -58,15 +49,14 @@ class KnownOffsets:
     """
 
     def __init__(self) -> None:
-        self._last: list[tuple[object, Offsets, Ids]] = []
+        self._last: list[tuple[object, tuple[Offsets, Ids]]] = []
 
-    def read(self, value: object) -> Offsets:
-        """As ``from_json_value``.  The result is cached and must not be changed."""
-        return self._lookup(value)[1]
-
-    def ids(self, value: object) -> Ids:
-        """As ``ids_in``.  The result is cached and must not be changed."""
-        return self._lookup(value)[2]
+    def read(self, value: object) -> tuple[Offsets, Ids]:
+        """The offsets and the known ids of their topics, not to be changed.  Raises MalformedOffsets, also for offsets below zero."""
+        for known_value, known in self._last:
+            if known_value == value:
+                return known
+        return self._remember(value, read(value, "source offset", 0), ids_in(value))
 
     def write(self, offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
         """As ``to_json_value``; neither the offsets nor the value may be changed afterwards."""
@@ -74,12 +64,6 @@ class KnownOffsets:
         self._remember(value, offsets, ids_in(value))
         return value
 
-    def _lookup(self, value: object) -> tuple[object, Offsets, Ids]:
-        for entry in self._last:
-            if entry[0] == value:
-                return entry
-        return self._remember(value, from_json_value(value), ids_in(value))
-
-    def _remember(self, value: object, offsets: Offsets, ids: Ids) -> tuple[object, Offsets, Ids]:
-        self._last = [(value, offsets, ids), *self._last[:1]]  # the batch's end and its start
-        return self._last[0]
+    def _remember(self, value: object, offsets: Offsets, ids: Ids) -> tuple[Offsets, Ids]:
+        self._last = [(value, (offsets, ids)), *self._last[:1]]  # the batch's end and its start
+        return offsets, ids

@@ -13,9 +13,10 @@ Bounds(first=None, end=2)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.values.columns import Field
@@ -34,6 +35,15 @@ class Comparison(Enum):
     GREATER_OR_EQUAL = ">="
     LESS = "<"
     LESS_OR_EQUAL = "<="
+
+
+_OPERATORS: Final[Mapping[Comparison, Callable[[Any, Any], bool]]] = {
+    Comparison.EQUAL: operator.eq,
+    Comparison.GREATER: operator.gt,
+    Comparison.GREATER_OR_EQUAL: operator.ge,
+    Comparison.LESS: operator.lt,
+    Comparison.LESS_OR_EQUAL: operator.le,
+}
 
 
 class Condition(NamedTuple):
@@ -144,23 +154,8 @@ def _bounds(condition: Condition) -> Bounds:
 
 
 def _holds(condition: Condition, value: Value) -> bool:
-    comparison, values = condition.comparison, condition.values
-    if comparison in (Comparison.EQUAL, Comparison.IN):
-        return value in values
-    bound = values[0]
-    if isinstance(value, str) and isinstance(bound, str):
-        # Spark compares strings by their UTF-8 bytes.
-        return _compare(comparison, value.encode(), bound.encode())
-    if isinstance(value, int) and isinstance(bound, int):
-        return _compare(comparison, value, bound)
-    return True
-
-
-def _compare(comparison: Comparison, value: int | bytes, bound: int | bytes) -> bool:
-    if comparison is Comparison.GREATER:
-        return value > bound  # type: ignore[operator]
-    if comparison is Comparison.GREATER_OR_EQUAL:
-        return value >= bound  # type: ignore[operator]
-    if comparison is Comparison.LESS:
-        return value < bound  # type: ignore[operator]
-    return value <= bound  # type: ignore[operator]
+    if condition.comparison is Comparison.IN:
+        return value in condition.values
+    # Spark compares strings by their UTF-8 bytes.
+    left, right = (each.encode() if isinstance(each, str) else each for each in (value, condition.values[0]))
+    return _OPERATORS[condition.comparison](left, right)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from sparkcohort.runtime.protocol.offsets_json import ids_in
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
 from sparkcohort.runtime.shell.kafka import blocking_client
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
 from tests.kit.calls import ALL, Calls, bare, called

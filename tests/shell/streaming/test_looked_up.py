@@ -53,20 +53,7 @@ del streaming.SupportsTriggerAvailableNow
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
 BROKEN = {
     "PySpark 4.1": (OLD, "needs PySpark 4.2 or newer, found 4.1.0"),
-    "no pyarrow": ("sys.modules['pyarrow'] = None", "No module named 'pyarrow'|import of pyarrow halted"),
     "no Kafka client": ("sys.modules['confluent_kafka'] = None", "No module named 'confluent_kafka'"),
-    "no certificates": ("sys.modules['cryptography'] = None", "No module named 'cryptography'"),
-    "half installed": (
-        "sys.modules['sparkcohort.runtime.errors'] = None",
-        "import of sparkcohort.runtime.errors halted",
-    ),
-}
-LATE = {
-    "a library that can't be": ("import pyarrow; del pyarrow.RecordBatch", "RecordBatch"),
-    "a Kafka client that can't be": (
-        "import confluent_kafka; sys.modules['confluent_kafka.cimpl'] = None; del confluent_kafka.Consumer",
-        "confluent_kafka",
-    ),
 }
 
 
@@ -105,16 +92,14 @@ def test_others_are_found_where_ours_cannot_be_used(what: str, tmp_path: Path) -
     assert names == ["another", "cohort", "other"]
     assert said.startswith("format('cohort') ")
     assert sys.executable in said
-    assert any(text in said for text in reason.split("|"))
+    assert reason in said
     assert ("upgrade pyspark" in said) == (what == "PySpark 4.1")
 
 
-@pytest.mark.parametrize("what", LATE)
-def test_what_only_a_query_loads_is_told_of_when_it_starts(what: str, tmp_path: Path) -> None:
+def test_what_only_a_query_loads_is_told_of_when_it_starts(tmp_path: Path) -> None:
     """What is there, and can't be imported, is found by the first process that imports it; it is the same line."""
-    wrong, reason = LATE[what]
-    names, said = looked_up(wrong, tmp_path, starts=True)
+    names, said = looked_up("import pyarrow; del pyarrow.RecordBatch", tmp_path, starts=True)
     assert names == ["another", "cohort", "other"]
     assert said.startswith(f"format('cohort') can't be loaded in {sys.executable} (")
-    assert reason in said
+    assert "RecordBatch" in said
     assert "install it again there" in said

@@ -117,18 +117,6 @@ def test_an_upper_bound_loses_nothing_within_its_promise(
     assert wanted(rows_of(kept, ranges)) == wanted(rows_of(kept, whole))
 
 
-@given(
-    st.lists(CONDITIONS, max_size=4),
-    st.lists(st.builds(Range, TOPICS, st.integers(0, 3), st.integers(0, 9), st.integers(9, 20))),
-)
-def test_ranges_only_shrink(conditions: list[Condition], ranges: list[Range]) -> None:
-    """Each lies within the one that it comes from, in their order, and none is empty."""
-    found = narrowed(ranges, selection(conditions))
-    assert all(each.start < each.end for each in found)
-    places = iter(ranges)
-    assert all(any(w.tp == each.tp and w.start <= each.start and each.end <= w.end for w in places) for each in found)
-
-
 def test_microseconds_between_two_milliseconds() -> None:
     """A time that no record can have: after 1.5 ms comes 2 ms, up to 1.5 ms is below 2 ms, and at 1.5 ms is nothing."""
 

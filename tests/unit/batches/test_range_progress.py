@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +28,6 @@ from sparkcohort.runtime.batches.range_progress import (
     PauseFetching,
     RangeProgress,
     RangeRules,
-    RangeStep,
     RecordsFetched,
     ReportLoss,
     ReportRecreated,
@@ -240,12 +237,3 @@ def test_laws(drawn: list[tuple[Event, float, float]], rules: RangeRules) -> Non
             break
         if FailRange in kinds or GiveUpRange in kinds:
             break
-
-
-def test_a_step_is_a_value() -> None:
-    """States can be kept and compared: the same event gives the same step again."""
-    progress: Any = range_progress.begin(RANGE, STRICT, 0.0, 0.0).progress
-    steps = {range_progress.step(progress, LogEndReached(15), STRICT, 1.0, 0.0).actions for _ in range(2)}
-    assert steps == {RangeStep(progress, (DeliverRecords(),)).actions}
-    with pytest.raises(AttributeError):
-        progress.position = 15

@@ -95,13 +95,6 @@ def test_it_is_in_time_again_when_it_keeps_up() -> None:
     assert set(late(follow(slow_a(), 2_000, 40), 40 * STEP_MS)) == {A}
 
 
-def test_one_good_look_is_not_enough() -> None:
-    """A backlog that is caught up once, late, is no goal come to in time."""
-    tracks = after_report(slow_a(), {A: FetchProgress(100, 0)}, 250, ENDS)
-    tracks = after_report(tracks, {A: FetchProgress(1_000, 0)}, 4_000, ENDS)
-    assert set(late(tracks, 4_000)) == {A}
-
-
 def test_it_takes_several_goals_in_time() -> None:
     """One that is come to within a second is luck; so many in a row are a leader that is well again."""
     tracks, now = slow_a(), 0

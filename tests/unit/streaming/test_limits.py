@@ -77,22 +77,6 @@ def test_one_huge_backlog_does_not_starve_those_who_are_live(rates: list[int], s
         assert shares == {**flow, tp(99): limit - sum(flow.values())}
 
 
-@given(RATES, st.integers(1, 5_000))
-def test_live_ones_catch_up_beside_a_huge_backlog(rates: list[int], late: int) -> None:
-    """A flow of a quarter of half the limit that is behind gets level again, at the pace that is left of that half."""
-    huge, limit = tp(99), 8 * sum(rates)
-    lag = {**{tp(place): late for place in range(len(rates))}, huge: 10**9}
-    for _ in range(
-        len(rates) * late // sum(rates) + 2
-    ):  # a quarter of the limit for them at least, half of it the flow
-        for place, rate in enumerate(rates):
-            lag[tp(place)] += rate
-        shares = share(lag, Limits(limit))
-        lag = {partition: waiting - shares[partition] for partition, waiting in lag.items()}
-        assert shares[huge] >= limit // 2 // (len(rates) + 1)
-    assert not any(waiting for partition, waiting in lag.items() if partition != huge)
-
-
 @given(
     st.dictionaries(TPS, st.integers(1, 30), min_size=1, max_size=12),
     st.none() | st.integers(1, 15),
@@ -155,14 +139,6 @@ def test_batches_come_to_the_limit_of_bytes_and_stay_there() -> None:
         read.append(sum(amount * true[p] for p, amount in shares.items()))
     assert max(read) <= 64 << 20
     assert min(read[6:]) > 0.9 * (64 << 20)
-
-
-def test_a_partition_of_large_records_gets_as_many_bytes_as_its_like() -> None:
-    """Half the bytes wait in few large records: both get half the limit, not one of them all the records."""
-    sizes = Sizes({tp(0): add_range(None, 10**6, 10**8), tp(1): add_range(None, 1_000, 10**9)})
-    shares = share({tp(0): 10**7, tp(1): 1_000}, Limits(nbytes=10**8), sizes=sizes)
-    assert shares[tp(1)] == 50
-    assert 490_000 < shares[tp(0)] <= 500_000
 
 
 @given(BACKLOGS, AMOUNTS, st.dictionaries(TPS, st.integers(1, 10**6), max_size=20))

