@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, encode_config
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers, start_agent
@@ -19,22 +19,21 @@ DOOMED = 3
 MOST_BETWEEN_S = 60.0
 """The longest pause between two starts; they begin at 1 s and double.  Each start costs a second of CPU."""
 
+FORGOTTEN_S = 3 * MOST_BETWEEN_S
+"""An agent that none had to take the place of for so long was well: the next missing one is started without a pause."""
+
 _starts: dict[str, tuple[int, float]] = {}
-"""By address: starts by this worker since an agent answered, and the earliest time of the next start (``time.monotonic``)."""
-
-
-def forget_starts(address: str) -> None:
-    """An agent at this address has answered: start the next missing one without a pause."""
-    _starts.pop(address, None)
+"""By address: starts by this worker in a row, and the earliest time of the next start (``time.monotonic``)."""
 
 
 def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
     """Start this executor's agent, or a member of this run in it, without waiting.  Returns why it can't start, or ""."""
     if agent_answers(address):
         return ""
-    starts, now_s = _starts.get(address, (0, 0.0)), time.monotonic()
-    reason = "its agent ends whenever it is started: see the executor's stderr" if starts[0] >= DOOMED else ""
-    if now_s < starts[1]:
+    (starts, due_s), now_s = _starts.get(address, (0, 0.0)), time.monotonic()
+    starts = 0 if now_s > due_s + FORGOTTEN_S else starts
+    reason = "its agent ends whenever it is started: see the executor's stderr" if starts >= DOOMED else ""
+    if now_s < due_s:
         return reason
     config = AgentConfig(
         address=address,
@@ -59,9 +58,9 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
     own = options.rebalance_listener or has_own_provider(options.kafka)
     name, paths = (address, pyfile_paths()) if own else (executor.agent_name(), ())
     try:
-        if start_agent(name, to_json(config), paths):
-            _starts[address] = starts[0] + 1, now_s + min(2.0 ** starts[0], MOST_BETWEEN_S)
+        if not start_agent(name, address, executor, encode_config(config), paths):
+            return reason
     except OSError as error:
-        _starts[address] = starts[0] + 1, now_s + min(2.0 ** starts[0], MOST_BETWEEN_S)
-        return f"its agent can't be started: {error}"
+        reason = f"its agent can't be started: {error}"
+    _starts[address] = starts + 1, now_s + min(2.0**starts, MOST_BETWEEN_S)
     return reason

@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.rpc.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 from sparkcohort.runtime.text import printable
@@ -119,16 +119,12 @@ class _SlotClient:
         )
         if self._claims_through_agent:
             try:
-                claimed = _accepted(self._agent.claim(claim))
-            except (
-                CoordinatorSilent
-            ):  # its run has just begun, or the agent is cut off from it: it has rows all the same
-                self._reports_through_agent = False
+                if (claimed := self._agent.claim(claim)) is not None:
+                    _no_agent_reasons.pop(self._address, None)
+                    return _accepted(claimed)
+                self._reports_through_agent = False  # the agent gets no answer, and has rows all the same
             except AgentTimeout:
                 self._claims_through_agent = self._reports_through_agent = False
-            else:
-                _agent_answered(self._address)
-                return claimed
         self._agent_missing = self._executor is not None and not self._claims_through_agent
         if no_agent := self._no_agent_reason or _no_agent_reasons.get(self._address, ""):
             reason, host = printable(no_agent, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
@@ -241,15 +237,6 @@ def _accepted(reply: calls.ClaimReply) -> calls.ClaimReply:
     if reply.error:
         raise CohortError(named(reply.error, reply.message), reply.error)
     return reply
-
-
-def _agent_answered(address: str) -> None:
-    """The agent lives: forget the failed starts of earlier ones."""
-    if address in _no_agent_reasons:
-        from sparkcohort.streaming import agent_start  # noqa: PLC0415  it is imported where one was started
-
-        agent_start.forget_starts(address)
-        del _no_agent_reasons[address]
 
 
 @cache

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.protocol.messages import LeaveGroup, LeavingMember
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, encode_config
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
@@ -121,8 +121,8 @@ class World:
         ``agent`` is the name of one that other runs have members in, too.
         """
         config = replace(self.config(executor, rack), listener=self.listener)
-        said = to_json(config)
-        wait_until(lambda: start_agent(agent or config.address, said, self.paths), 60, "an agent to be allowed")
+        name = agent or config.address
+        wait_until(lambda: start_member(name, config, self.paths), 60, "an agent to be allowed")
         info = wait_until(
             lambda: self.member(executor, after), 60, f"the agent of executor {executor.executor_id} to join"
         )
@@ -169,6 +169,11 @@ class World:
         for pid in self.agents:
             if psutil.pid_exists(pid) and not gone(psutil.Process(pid)):
                 os.kill(pid, signal.SIGKILL)
+
+
+def start_member(name: str, config: AgentConfig, paths: Sequence[str] = ()) -> bool:
+    """Ask the agent of this name for a member, as a task does; whether the request was left."""
+    return start_agent(name, config.address, config.executor, encode_config(config), paths)
 
 
 def gone(process: psutil.Process) -> bool:

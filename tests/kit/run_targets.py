@@ -121,16 +121,15 @@ TOKEN = "token"
 
 
 def task_request(data: bytes) -> None:
-    """A request, or Nonsense in a line."""
+    """A request, or InvalidRequest in a line."""
     with suppress(task_requests.InvalidRequest):
         task_requests.parse(data)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
-        reader = task_requests.RequestReader(ours, TOKEN)
         try:
-            while reader.next() is not None:
+            while task_requests.read_request(ours, TOKEN) is not None:
                 continue
         except task_requests.InvalidRequest as error:
             assert str(error).isprintable() and len(str(error)) < 500

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import logging
 import os
 import queue
@@ -27,14 +26,14 @@ import time
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 import pyarrow as pa
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, from_json
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, decode_config
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
-from sparkcohort.runtime.shell.agent.task_frames import is_ours
+from sparkcohort.runtime.shell.agent.task_frames import is_ours, receive_exactly
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 from sparkcohort.runtime.shell.rpc.log_lines import GROUP, chosen_level, stderr_handler
 from sparkcohort.runtime.shell.rpc.process_identity import wait_for_exit
@@ -43,7 +42,6 @@ from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.agent")
 
-MOST_MEMBERS: Final = 200
 LARGEST: Final = 1 << 20
 REQUEST_S: Final = 10.0
 FIRST_MEMBER_S: Final = 30.0
@@ -65,7 +63,6 @@ class Agent:
         self._name, self._executor = name, executor
         self._acceptor = Acceptor(listener, is_ours, self._serve_connection, self.fail)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._job: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._members: dict[str, QueryMember | None] = {}  # by address; None: is being made
         self._ending: dict[str, float] = {}  # by when it has to have ended
@@ -76,21 +73,29 @@ class Agent:
     def run(self) -> None:
         """Serve until the last member has ended, or the executor."""
         self._acceptor.start()
-        Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign).start()
-        Supervised("cohort-agent", self._await_job, self._work, self._resign).run()
+        Supervised("cohort-watch", lambda: not self._leaving, self._watch_executor, self._resign).start()
+        Supervised("cohort-agent", lambda: True, self._run_once, self._resign).run()
         self.fail("its own loop came to an end")
 
     # --- for its members ------------------------------------------------------------------------------
 
+    def on_contact(self, member: QueryMember) -> None:
+        """Its coordinator has answered: end members of earlier runs.  Not before, since a late task may ask for a run that has ended."""
+        with self._lock:
+            members = [other for other in self._members.values() if other and other is not member]
+        for other in members:
+            if other.is_of_earlier_run(member.config):  # no run will take it over, and its buffers hold memory
+                other.end("a member for a newer run of its group has come", leave=False)
+
     def on_member_ending(self, member: QueryMember) -> None:
         """A member has begun to end."""
         with self._lock:
-            self._ending[member.address] = time.monotonic() + MEMBER_END_S
+            self._ending[member.config.address] = time.monotonic() + MEMBER_END_S
         self._inbox.put(_wake)
 
     def on_member_ended(self, member: QueryMember) -> None:
         """A member has released all that it had."""
-        self._forget(member.address)
+        self._forget(member.config.address)
         self._inbox.put(_release_memory)
 
     def fail(self, reason: str) -> None:
@@ -104,22 +109,14 @@ class Agent:
         """Read one request, which gets no answer, and make its member."""
         try:
             with connection:
-                config = from_json(json.loads(_read_request(connection)))
+                config = decode_config(_read_request(connection))
             self._add_member(config)
-        except (OSError, ValueError, RecursionError) as error:
-            reason = str(error) if isinstance(error, MalformedConfig) else type(error).__name__
-            log.warning("a request to this agent was not understood: %s", reason)
+        except (OSError, MalformedConfig) as error:
+            log.warning("a request to this agent was not understood: %s", error)
 
     def _add_member(self, config: AgentConfig) -> None:
-        if config.executor.pid != self._executor:
-            raise MalformedConfig("it is for another executor")
-        if config.listener and config.address != self._name:
-            raise MalformedConfig("its listener needs an agent of its own")
         with self._lock:
             if config.address in self._members or self._leaving:
-                return
-            if len(self._members) >= MOST_MEMBERS:
-                log.warning("no more than %d queries have members in an agent: %s", MOST_MEMBERS, config.group_id)
                 return
             self._members[config.address] = None
         # Its own context, so that all its threads' lines say of which group they are.
@@ -128,28 +125,21 @@ class Agent:
     def _make_member(self, config: AgentConfig) -> None:
         GROUP.set(config.group_id)
         try:
-            member = QueryMember(config, self, partial(self._end_earlier_runs, config))
-            with self._lock:
-                self._members[config.address] = member
-                leaving = self._leaving
-            member.start()
-            if leaving:
-                member.leave(leaving)
+            member = QueryMember(config, self)
         except Exception:
             log.exception("no member could be made")
-            member_made = self._members.get(config.address)
-            if member_made is None:
-                self._forget(config.address)
-            else:
-                member_made.leave("it could not be started")
-
-    def _end_earlier_runs(self, config: AgentConfig) -> None:
-        """End members of earlier runs, once this one's coordinator has answered: a late task may ask for a run that has ended."""
+            self._forget(config.address)
+            return
         with self._lock:
-            members = [member for address, member in self._members.items() if member and address != config.address]
-        for member in members:
-            if member.is_of_earlier_run(config):  # no run will take it over, and its buffers hold memory
-                member.end_for_newer_run()
+            self._members[config.address] = member
+            leaving = self._leaving
+        try:
+            member.start()
+        except Exception:
+            log.exception("a member could not be started")
+            leaving = leaving or "it could not be started"
+        if leaving:
+            member.end(leaving, leave=True)
 
     def _forget(self, address: str) -> None:
         with self._lock:
@@ -162,18 +152,12 @@ class Agent:
 
     # --- the loop -------------------------------------------------------------------------------------
 
-    def _await_job(self) -> bool:
+    def _run_once(self) -> None:
         with self._lock:
             due = [*self._ending.values(), *(() if self._members else (self._idle_since + self._linger_s,))]
         wait_s = min([LOOK_S, *(deadline - time.monotonic() for deadline in due)])
-        self._job = None
         with contextlib.suppress(queue.Empty):
-            self._job = self._inbox.get(timeout=max(wait_s, 0))
-        return True
-
-    def _work(self) -> None:
-        if self._job is not None:
-            self._job()
+            self._inbox.get(timeout=max(wait_s, 0))()
         now = time.monotonic()
         with self._lock:
             late = [address for address, deadline in self._ending.items() if deadline <= now]
@@ -181,23 +165,16 @@ class Agent:
         if late:
             self.fail(f"{len(late)} of its members did not end within {MEMBER_END_S:g} s")
         if idle:
-            self._end()
-
-    def _end(self) -> NoReturn:
-        log.info("ending: %s", self._leaving or "no query has a member here any more")
-        # Sockets, memory and threads go with the process; nothing here is on a disk.
-        os._exit(0)
+            log.info("ending: %s", self._leaving or "no query has a member here any more")
+            os._exit(0)  # sockets, memory and threads go with the process; nothing here is on a disk
 
     def _resign(self, error: CohortError) -> None:
         self.fail(str(error))
 
     # --- the end --------------------------------------------------------------------------------------
 
-    def _watch_executor(self) -> bool:
+    def _watch_executor(self) -> None:
         wait_for_exit(self._executor)
-        return True
-
-    def _executor_gone(self) -> None:
         self.leave("the executor is gone")
 
     def leave(self, reason: str) -> None:
@@ -207,7 +184,7 @@ class Agent:
             self._leaving, self._linger_s = reason, 0.0
             members = [member for member in self._members.values() if member is not None]
         for member in members:
-            member.leave(reason)
+            member.end(reason, leave=True)
         self._inbox.put(_wake)
 
     def on_signal(self) -> None:
@@ -218,23 +195,11 @@ class Agent:
 
 def _read_request(connection: socket.socket) -> bytes:
     """One request: a length, and as many bytes.  Raises OSError, MalformedConfig."""
-    deadline = time.monotonic() + REQUEST_S
-    (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
+    connection.settimeout(REQUEST_S)
+    (length,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size))
     if length > LARGEST:
         raise MalformedConfig(f"{length} bytes, at most {LARGEST} are taken")
-    return _read(connection, length, deadline)
-
-
-def _read(connection: socket.socket, length: int, deadline: float) -> bytes:
-    """``length`` bytes; memory is taken as they come, not by the stated length."""
-    data = bytearray()
-    while len(data) < length:
-        connection.settimeout(max(deadline - time.monotonic(), 0.001))
-        piece = connection.recv(min(length - len(data), 64 << 10))
-        if not piece:
-            raise MalformedConfig("half a request")
-        data += piece
-    return bytes(data)
+    return bytes(receive_exactly(connection, length))
 
 
 def _wake() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.events import BATCH_RECORDS, trim
 
 MICROSECONDS = 1000  # of a millisecond
+SHORT_S = 0.1
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
 
@@ -50,17 +50,28 @@ class Reader:
     position: int
     end: int
     topic_id: str = ""  # the plan's, if it is known
-    is_waiting: bool = False
+    waits_since: float | None = None  # where a task waits for records of this or another range
+    counted_at: float = 0.0  # up to here its wait has been counted
 
     @property
     def is_recreated(self) -> bool:
         """Whether the buffer is of another topic of that name: one was deleted, and recreated."""
         return "" not in (self.topic_id, self.buffer.topic_id) and self.topic_id != self.buffer.topic_id
 
-    @property
-    def limit(self) -> int:
-        """The offset up to which it is served."""
-        return min(self.buffer.sure, self.buffer.position) if self.topic_id else self.buffer.position
+    def begin_wait(self, now: float) -> None:
+        """The task waits for records."""
+        self.waits_since = self.counted_at = now
+
+    def end_wait(self, now: float) -> None:
+        """It waits no more."""
+        self.count_wait(now)
+        self.waits_since = None
+
+    def count_wait(self, now: float) -> None:
+        """Add a wait to its partition's.  A short one doesn't count: a task faster than Kafka waits between any two fetches."""
+        if self.waits_since is not None and now - self.waits_since >= SHORT_S:
+            self.buffer.waited_s += now - self.counted_at
+            self.counted_at = now
 
     def miss_reason(self, share: int) -> str:
         """Why its next offset won't be buffered, while its partition is owned and may keep so many bytes; empty if it is or may be."""
@@ -76,16 +87,6 @@ class Reader:
         return ""
 
 
-class TaskWait:
-    """A task that waits for records of any of its ranges, and up to when its wait has been counted."""
-
-    __slots__ = ("began", "counted_at", "readers")
-
-    def __init__(self, readers: Sequence[Reader]) -> None:
-        self.readers = readers
-        self.began = self.counted_at = time.monotonic()
-
-
 @dataclass(slots=True, eq=False)
 class Buffer:
     """One owned partition; see the module's description."""
@@ -96,12 +97,12 @@ class Buffer:
     planned_start: int
     plan_seq: int = -1
     topic_id: str = ""  # of the records' topic, by the client, or else by the plan
-    sure: int = -1  # below this offset it is confirmed; see ``unidentified_records``
     served: int = 0  # the highest offset handed out
     moved_from: int = -1  # where fetching stood before it was moved: an error from there is of the past
     chunks: list[Chunk] = field(default_factory=list)
     nbytes: int = 0
     readers: list[Reader] = field(default_factory=list)
+    waited_s: float = 0.0  # of tasks, since the last report
     live: bool = False
     error: str = ""
     silent: str = ""  # that its leader doesn't answer here, in words
@@ -113,26 +114,39 @@ class Buffer:
     @property
     def has_waiter(self) -> bool:
         """Whether a task waits for the very next record; one that waits for later ones has no claim to room."""
-        return any(reader.is_waiting and reader.position == self.position for reader in self.readers)
+        return any(reader.waits_since is not None and reader.position == self.position for reader in self.readers)
 
-    def append(self, chunk: Chunk, *, identified: bool = True) -> None:
-        """Put a chunk behind the last one; ``identified``: the client tells its topic's id."""
+    def append(self, chunk: Chunk) -> None:
+        """Put a chunk behind the last one."""
         self.chunks.append(chunk)
         self.nbytes += chunk.nbytes
         if chunk.batch is not None:
             self.records_in += chunk.batch.num_rows
             self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
         self.position, self.error, self.failures = chunk.next_offset, "", 0
-        if identified:
-            self.sure = self.position
 
     def move(self, offset: int) -> None:
         """Drop all chunks, and begin at an offset."""
         self.chunks.clear()
         self.moved_from = self.position
-        self.base = self.position = self.served = self.sure = offset
+        self.base = self.position = self.served = offset
         self.nbytes, self.live, self.error, self.retry_at, self.failures = 0, False, "", 0.0, 0
         self.topic_id = ""
+
+    def follow_plan(self, planned_start: int, plan_seq: int, topic_id: str, *, client_tells_ids: bool) -> None:
+        """Drop what no plan will read again."""
+        if plan_seq <= self.plan_seq:
+            return
+        # A planned start that goes down means that the topic was recreated: what is buffered is of another log.
+        # A client that tells no ids may have fetched it from another topic of this name than the plan's.
+        unidentified = topic_id and not client_tells_ids
+        recreated = topic_id not in ("", self.topic_id) and bool(self.topic_id or unidentified)
+        if recreated or planned_start > self.position or planned_start < self.planned_start:
+            self.move(planned_start)
+        self.plan_seq, self.planned_start = plan_seq, planned_start
+        self.topic_id = topic_id if unidentified else self.topic_id
+        while self.chunks and self.chunks[0].next_offset <= planned_start:
+            self.drop_head()
 
     def drop_head(self) -> int:
         """Give up the first chunk; returns its bytes."""
@@ -146,8 +160,14 @@ class Buffer:
         chunk = self.chunks.pop()
         self.nbytes -= chunk.nbytes
         self.position, self.live = chunk.start, False
-        self.sure = min(self.sure, self.position)
         return chunk.nbytes
+
+    def take_wait(self, now: float) -> float:
+        """The seconds that tasks have waited since the last call."""
+        for reader in self.readers:
+            reader.count_wait(now)
+        waited_s, self.waited_s = self.waited_s, 0.0
+        return waited_s
 
     def first_from(self, position: int) -> FirstRecord | None:
         """The first record at or after a position; None if it isn't buffered."""
@@ -194,7 +214,7 @@ class BufferLoad:
         buffer, nbytes = reader.buffer, 0
         index = bisect_right(buffer.chunks, reader.position, key=attrgetter("next_offset"))
         for chunk in buffer.chunks[index : index + 1000]:
-            if reader.position >= min(reader.end, reader.limit) or not self._fits(chunk):
+            if reader.position >= min(reader.end, buffer.position) or not self._fits(chunk):
                 break
             part = None
             if chunk.batch is not None and chunk.runs is not None:

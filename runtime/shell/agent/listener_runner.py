@@ -10,18 +10,18 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.rpc.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import in_context
 
 log = logging.getLogger("sparkcohort.listener")
 
@@ -84,9 +84,13 @@ class _ListenerCall:
     """One call to be made; ``done`` is called once, when it has ended or its time is over."""
 
     event: str
-    partitions: tuple[tuple[str, int], ...]
-    done: Callable[[], None]
-    acknowledged: threading.Event = field(default_factory=threading.Event)
+    partitions: tuple[tuple[str, int], ...] = ()
+    done: Callable[[], None] = lambda: None
+    is_acknowledged: bool = False
+
+    def __str__(self) -> str:
+        count = len(self.partitions)
+        return f"{_method(self.event)} of {count} partition{'s' if count != 1 else ''}" if count else "its creation"
 
 
 class ListenerRunner:
@@ -97,94 +101,71 @@ class ListenerRunner:
     """
 
     def __init__(self, name: str, patience_ms: int, report: Report) -> None:
-        self._name = name
-        self._patience_ms = patience_ms
-        self._report = report
-        self._calls: queue.SimpleQueue[_ListenerCall] = queue.SimpleQueue()
+        self._name, self._patience_ms, self._report = name, patience_ms, report
+        self._pool = ThreadPoolExecutor(1, "cohort-listener")
         self._lock = threading.Lock()
-        self._stuck = False
+        self._is_stuck = False
         self._listener: Any = None
-        self._created = False
-        self._call: _ListenerCall
-        self._thread = Supervised("cohort-listener", self._wait, self._work, self._give_up)
-        self._thread.start()
+        self._submit(_ListenerCall(_CREATED))
 
     # --- from the agent -----------------------------------------------------------------------------
 
     def call_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Call it with new partitions, without waiting."""
-        self._calls.put(_ListenerCall(_ASSIGNED, _plain(partitions), _ignore))
+        self._submit(_ListenerCall(_ASSIGNED, _plain(partitions)))
 
     def call_lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Call it with lost partitions, without waiting."""
-        self._calls.put(_ListenerCall(_LOST, _plain(partitions), _ignore))
+        self._submit(_ListenerCall(_LOST, _plain(partitions)))
 
     def call_revoked(self, partitions: Iterable[TopicPartition], done: Callable[[], None]) -> None:
         """Call it with partitions to be revoked; ``done`` is called, from some thread, when the member may go on."""
         call = _ListenerCall(_REVOKED, _plain(partitions), done)
-        if self._stuck:
+        if self._is_stuck:
             self._overrun(call, 0)
         else:
-            try:
-                threading.Thread(target=partial(self._wait_for, call), name="cohort-patience", daemon=True).start()
-            except RuntimeError:  # no thread can be had to end the wait
-                self._overrun(call, 0)
-        self._calls.put(call)
+            timer = threading.Timer(self._patience_ms / 1000, in_context(self._overrun, call, self._patience_ms))
+            timer.daemon = True
+            timer.start()
+        self._submit(call)
 
     def close(self, partitions: Iterable[TopicPartition], patience_s: float, *, are_lost: bool) -> None:
         """Call it with the partitions of a member that ends; waits for this call and those before it, ``patience_s`` at most."""
         done = threading.Event()
-        self._calls.put(_ListenerCall(_LOST if are_lost else _REVOKED, _plain(partitions), done.set))
+        self._submit(_ListenerCall(_LOST if are_lost else _REVOKED, _plain(partitions), done.set))
         done.wait(patience_s)
 
-    def _wait_for(self, call: _ListenerCall) -> None:
-        if not call.acknowledged.wait(self._patience_ms / 1000):
-            self._overrun(call, self._patience_ms)
+    def _submit(self, call: _ListenerCall) -> None:
+        self._pool.submit(in_context(self._run, call))
 
     def _overrun(self, call: _ListenerCall, waited_ms: int) -> None:
-        if not self._acknowledge(call, stuck=True):
-            return
-        log.warning(
-            "listener %s: not done with %s after %d ms; the member gives up %d partitions without it",
-            self._name,
-            _method(call.event),
-            waited_ms,
-            len(call.partitions),
-        )
-        self._report(call.event, "overran", waited_ms)
+        if self._acknowledge(call, stuck=True):
+            log.warning(
+                "listener %s: not done with %s after %d ms; the member goes on without it", self._name, call, waited_ms
+            )
+            self._report(call.event, "overran", waited_ms)
 
     def _acknowledge(self, call: _ListenerCall, *, stuck: bool) -> bool:
         """Let the member go on; whether it was waiting until now."""
         with self._lock:
-            first = not call.acknowledged.is_set()
-            call.acknowledged.set()
+            first, call.is_acknowledged = not call.is_acknowledged, True
             if first or not stuck:
-                self._stuck = stuck
+                self._is_stuck = stuck
         if first:
             call.done()
         return first
 
     # --- the listener's thread ------------------------------------------------------------------------
 
-    def _wait(self) -> bool:
-        if self._created:
-            self._call = self._calls.get()
-        return True
-
-    def _work(self) -> None:
-        if not self._created:
-            self._created = True
-            self._listener = self._timed(_ListenerCall(_CREATED, (), _ignore), self._create)
+    def _run(self, call: _ListenerCall) -> None:
+        if call.event == _CREATED:
+            self._listener = self._timed(call, self._create)
             return
-        call = self._call
         method = _called(self._listener, call.event) if call.partitions else None
         if method is None:
             self._acknowledge(call, stuck=False)
         else:
             self._timed(call, partial(method, call.partitions))
-
-    def _give_up(self, error: CohortError) -> None:
-        log.error("listener %s is not called any more: %s", self._name, error)
 
     def _create(self) -> Any:
         listener = find_object(self._name)
@@ -195,27 +176,14 @@ class ListenerRunner:
         began, outcome, returned = time.monotonic(), "returned", None
         try:
             returned = function()
-        except BaseException:  # also what would end the thread: an error of the user's code must not
+        except BaseException:  # the member goes on, whatever the user's code raises
             outcome = "raised"
-            log.exception("listener %s: %s raised", self._name, _words(call))
+            log.exception("listener %s: %s raised", self._name, call)
         took_ms = int((time.monotonic() - began) * 1000)
-        in_time = self._acknowledge(call, stuck=False)
-        log.info(
-            "listener %s: %s %s after %d ms%s",
-            self._name,
-            _words(call),
-            outcome,
-            took_ms,
-            "" if in_time else ", too late",
-        )
-        if in_time:
+        log.info("listener %s: %s %s after %d ms", self._name, call, outcome, took_ms)
+        if self._acknowledge(call, stuck=False):
             self._report(call.event, outcome, took_ms)
         return returned
-
-
-def _words(call: _ListenerCall) -> str:
-    count = len(call.partitions)
-    return f"{_method(call.event)} of {count} partition{'s' if count != 1 else ''}" if count else "its creation"
 
 
 def _called(listener: Any, event: str) -> Callable[..., Any] | None:
@@ -228,7 +196,3 @@ def _called(listener: Any, event: str) -> Callable[..., Any] | None:
 
 def _plain(partitions: Iterable[TopicPartition]) -> tuple[tuple[str, int], ...]:
     return tuple((tp.topic, tp.partition) for tp in sorted(partitions))
-
-
-def _ignore() -> None:
-    """No member waits for this call."""

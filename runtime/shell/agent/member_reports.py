@@ -1,4 +1,4 @@
-"""A member's reports to its coordinator for metrics and loads; one that gets lost does no harm.
+"""A member's reports to its coordinator for metrics, loads and slow leaders; one that gets lost does no harm.
 
 Times here are those of the member's own loop, in milliseconds of its monotonic clock.
 """
@@ -6,82 +6,127 @@ Times here are those of the member's own loop, in milliseconds of its monotonic 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Final
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
 
 from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
 from sparkcohort.runtime.shell.rpc.figures import process_figures
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.rpc.threads import BlockingCalls
 
+WAITS_MS: Final = 250
+"""How often the waits of tasks are reported: the driver has to know a late partition before it plans the next batch."""
 TIMES_MS: Final = 1_000
 """How often the timestamps of waiting records are reported; their ages are shown in seconds."""
+TRY_MS: Final = 2_000
+"""How often leaders that did not answer are tried."""
 FIGURES_MS: Final = 10_000
 CALL_S: Final = 2.0
+FETCHED_S: Final = 5.0
+"""How long the coordinator may take to answer: it tries the leader by itself first."""
+
+Report: TypeAlias = Callable[[Prefetcher, str, int], None]
 
 
 class MemberReports:
     """The reports of one member; ``report_listener`` and ``report_malformed`` may be called from any thread."""
 
-    def __init__(self, link: Link, blocking: BlockingCalls, load_window_ms: int) -> None:
-        self._link, self._calls = link, blocking
-        self._window_ms = load_window_ms
+    def __init__(self, config: AgentConfig, link: Link, blocking: BlockingCalls) -> None:
+        self._kafka, self._link, self._calls = config.kafka, link, blocking
+        self._window_ms = config.load_window_ms
         self._meters: Mapping[TopicPartition, load_report.Meter] = {}
-        self._load_due_ms: int | None = 0 if load_window_ms else None
-        self._times_due_ms = 0
-        self._figures_due_ms = 0
         self._reported: frozenset[calls.FetchedRecord] = frozenset()
+        # Of the last reply: late partitions, and those whose leaders don't answer, with the positions from which to try them.
+        self._late: frozenset[TopicPartition] = frozenset()
+        self._barred: Mapping[TopicPartition, int] = {}
+        self._intervals_ms: dict[Report, int] = {
+            self._report_waits: WAITS_MS,
+            self._report_times: TIMES_MS,
+            self._try_leaders: TRY_MS,
+            self._report_figures: FIGURES_MS,
+        }
+        if self._window_ms:
+            self._intervals_ms[self._report_loads] = load_report.interval_ms(self._window_ms)
+        self._due_ms = dict.fromkeys(self._intervals_ms, 0)
 
     def report_listener(self, event: str, outcome: str, took_ms: int) -> None:
         """A call of the rebalance listener has ended."""
-        self._report("Listened", calls.Listened(event, outcome, took_ms))
+        self._submit(calls.Listened(event, outcome, took_ms))
 
     def report_malformed(self, bad: list[calls.MalformedCount]) -> None:
         """Records could not be decoded."""
-        self._report("MalformedRecords", calls.MalformedRecords(tuple(bad)))
+        self._submit(calls.MalformedRecords(tuple(bad)))
 
     def due_ms(self) -> int:
         """When ``report_due`` has to be called next."""
-        loads = () if self._load_due_ms is None else (self._load_due_ms,)
-        return min(self._times_due_ms, self._figures_due_ms, *loads)
+        return min(self._due_ms.values())
 
     def report_due(self, prefetcher: Prefetcher, member_id: str, now_ms: int) -> None:
         """Send the reports that are due; a member without an id sends none."""
-        if self._load_due_ms is not None and self._load_due_ms <= now_ms:
-            self._load_due_ms = now_ms + load_report.interval_ms(self._window_ms)
-            self._meters = load_report.observe(self._meters, prefetcher.progress(), now_ms, self._window_ms)
-            loads = load_report.loads(self._meters)
-            if loads and member_id:
-                self._submit("Loads", load_report.encode(member_id, loads))
-        if self._times_due_ms <= now_ms:
-            self._times_due_ms = now_ms + TIMES_MS
-            self._report_times(prefetcher, member_id)
-        if self._figures_due_ms <= now_ms:
-            self._figures_due_ms = now_ms + (FIGURES_MS if member_id else TIMES_MS)
-            self._report_figures(member_id, prefetcher.throttled_s())
+        for report, interval_ms in self._intervals_ms.items():
+            if self._due_ms[report] <= now_ms:
+                self._due_ms[report] = now_ms + (interval_ms if member_id else min(interval_ms, TIMES_MS))
+                if member_id:
+                    report(prefetcher, member_id, now_ms)
+                else:
+                    self._reported = frozenset()
 
-    def _report_figures(self, member_id: str, throttled_s: float | None) -> None:
-        if member_id:
-            self._report("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
+    def _report_loads(self, prefetcher: Prefetcher, member_id: str, now_ms: int) -> None:
+        with prefetcher.owned() as owned:
+            progress = owned.progress()
+        self._meters = load_report.observe(self._meters, progress, now_ms, self._window_ms)
+        if loads := load_report.loads(self._meters):
+            self._calls.submit(partial(self._call, "Loads", load_report.encode(member_id, loads)))
 
-    def _report_times(self, prefetcher: Prefetcher, member_id: str) -> None:
+    def _report_figures(self, prefetcher: Prefetcher, member_id: str, _now_ms: int) -> None:
+        self._submit(calls.AgentFigures(member_id, *process_figures(), prefetcher.throttled_s()))
+
+    def _report_times(self, prefetcher: Prefetcher, member_id: str, _now_ms: int) -> None:
         """Report the timestamps of waiting records, if there are new ones."""
-        times = prefetcher.record_times().items()
-        records = frozenset(calls.FetchedRecord(*tp, *each) for tp, pair in times for each in pair)
-        if member_id and records - self._reported:
+        with prefetcher.owned() as owned:
+            times = owned.record_times()
+        records = frozenset(calls.FetchedRecord(*tp, *each) for tp, pair in times.items() for each in pair)
+        if records - self._reported:
             first = tuple(sorted(records)[: calls.MAX_FETCHED_RECORDS])
-            self._report("RecordTimestamps", calls.RecordTimestamps(member_id, first))
-        self._reported = records if member_id else frozenset()
+            self._submit(calls.RecordTimestamps(member_id, first))
+        self._reported = records
 
-    def _report(self, action: str, call: calls.Call) -> None:
-        self._submit(action, calls.encode(call))
+    def _report_waits(self, prefetcher: Prefetcher, member_id: str, _now_ms: int) -> None:
+        """Report the waits of tasks, if there are any, and the progress of late partitions; the answer names those."""
+        with prefetcher.owned() as owned:
+            waits, silent = owned.take_waits(self._late, time.monotonic()), owned.silent()
+        if waits or silent:
+            fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(waits.items()))
+            unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
+            self._calls.submit(partial(self._report_fetched, calls.Fetched(member_id, fetched, unanswered)))
 
-    def _submit(self, action: str, body: bytes) -> None:
-        def report() -> None:
-            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-                self._link.call(action, body, CALL_S)
+    def _try_leaders(self, _prefetcher: Prefetcher, member_id: str, _now_ms: int) -> None:
+        """Try the leaders that didn't answer, and report those that do now."""
+        barred = dict(self._barred)
 
-        self._calls.submit(report)
+        def attempt() -> None:
+            reached_partitions = probe_leaders(self._kafka, barred, TRY_MS / 2000)
+            self._report_fetched(calls.Fetched(member_id, (), (), tuple(sorted(reached_partitions))))
+
+        if barred:
+            self._calls.submit(attempt)
+
+    def _report_fetched(self, report: calls.Fetched) -> None:
+        with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+            reply = calls.decode(self._link.call("Fetched", calls.encode(report), FETCHED_S), calls.FetchedReply)
+            self._late = frozenset(reply.late)
+            self._barred = {TopicPartition(each.topic, each.partition): each.position for each in reply.barred}
+
+    def _submit(self, call: calls.Call) -> None:
+        self._calls.submit(partial(self._call, type(call).__name__, calls.encode(call)))
+
+    def _call(self, action: str, body: bytes) -> None:
+        with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+            self._link.call(action, body, CALL_S)

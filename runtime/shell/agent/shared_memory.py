@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 from collections import deque
 from typing import NamedTuple
 
@@ -20,9 +19,6 @@ BUFFERS = 4
 """Most buffers of one connection: one being read, one that the reader still refers to, and one written meanwhile.
 
 And one more: PySpark keeps the first batch of a task until the task ends (``records_to_arrow_batches``)."""
-
-POOLED, POOLED_BYTES = 8, 48 << 20
-"""Most buffers kept between connections: of two tasks that have just ended; and their bytes, if these are large."""
 
 LEAST_BYTES = 64 << 10
 MOST_BYTES = 8 << 20  # twice a batch's: of what single records make larger each task would hold four
@@ -57,44 +53,11 @@ class _SharedBuffer:
         os.close(self.descriptor)
 
 
-class SlabPool:
-    """Buffers that are no longer read, for the next connection: the kernel clears every page of a new one."""
-
-    def __init__(self) -> None:
-        """None yet."""
-        self._buffers: list[_SharedBuffer] = []
-        self._most = POOLED
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> _SharedBuffer | None:
-        """One with room for so many bytes, if there is one."""
-        with self._lock:
-            for place, buffer in enumerate(self._buffers):
-                if buffer.size >= size:
-                    return self._buffers.pop(place)
-        return None
-
-    def give(self, buffer: _SharedBuffer) -> None:
-        """Keep it, instead of the oldest one if there are enough."""
-        with self._lock:
-            self._buffers.append(buffer)
-            while len(self._buffers) > self._most or sum(each.size for each in self._buffers) > POOLED_BYTES:
-                self._buffers.pop(0).close()
-
-    def close(self) -> None:
-        """Give all memory back, also what is given from now on."""
-        with self._lock:
-            self._most = 0
-            while self._buffers:
-                self._buffers.pop().close()
-
-
 class BufferProducer:
     """The buffers of one connection, on the agent's side; for one thread."""
 
-    def __init__(self, pool: SlabPool) -> None:
-        """No buffer yet; ``pool`` gives some, and gets those that have come back in the end."""
-        self._pool = pool
+    def __init__(self) -> None:
+        """No buffer yet."""
         self._buffers: dict[int, _SharedBuffer] = {}
         self._free: list[int] = []
         self._unable = False
@@ -121,14 +84,9 @@ class BufferProducer:
             self._free.append(number)
 
     def close(self) -> None:
-        """Give the free buffers back; one that may still be read is not written again."""
-        for number, buffer in self._buffers.items():
-            if number in self._free:
-                self._pool.give(buffer)
-            else:
-                buffer.close()
-        self._buffers.clear()
-        self._free.clear()
+        """Give all buffers up: the memory of one that is still read goes with its reader."""
+        while self._buffers:
+            self._buffers.popitem()[1].close()
 
     def _free_buffer(self, size: int) -> tuple[int | None, bool]:
         """The number of a free buffer with room, and whether it is new."""
@@ -146,7 +104,7 @@ class BufferProducer:
         if self._unable:
             return None
         try:
-            buffer = self._pool.take(size) or _SharedBuffer(-(-size // _GRAIN) * _GRAIN)
+            buffer = _SharedBuffer(-(-size // _GRAIN) * _GRAIN)
         except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
             self._unable = True
             return None

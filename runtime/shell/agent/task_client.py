@@ -28,7 +28,6 @@ from sparkcohort.runtime.shell.agent.task_frames import (
     address,
     is_ours,
     receive,
-    rows_follow,
 )
 from sparkcohort.runtime.shell.agent.task_requests import MOST_WORDS, encode_request
 from sparkcohort.runtime.text import printable
@@ -39,10 +38,6 @@ _INVALID_ANSWER: Final = (ValueError, LookupError, StopIteration, OverflowError,
 
 class AgentTimeout(Exception):
     """The agent fell silent, is gone, or sent a malformed answer; every step that came whole has been handed out."""
-
-
-class CoordinatorSilent(Exception):
-    """The agent is there, and gets no answer from the coordinator; it still serves what it has fetched."""
 
 
 class TaskClient:
@@ -59,23 +54,18 @@ class TaskClient:
         self._connection: socket.socket | None = None
         self._consumer = BufferConsumer()
         self._failure = ""
-        self._following = False  # the rows of what was claimed come next
 
-    def claim(self, claim: calls.Claim) -> calls.ClaimReply:
-        """The coordinator's answer to a claim; raises AgentTimeout, or CoordinatorSilent when the agent got no answer.
+    def claim(self, claim: calls.Claim) -> calls.ClaimReply | None:
+        """The coordinator's answer to a claim, None where the agent gets none; raises AgentTimeout.
 
-        Its rows are on their way already, if the agent has them: ``read`` comes next.
+        An agent without a coordinator still serves what it has fetched.
         """
         body = calls.encode(claim).decode()
-        answer = self._reply(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2))
-        if answer == NO_ANSWER:
-            raise CoordinatorSilent("the agent gets no answer from the coordinator")
         try:
-            claimed = calls.decode(answer, calls.ClaimReply)
-        except calls.CallError as error:
+            _, answer = receive(self._ask(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2)))
+            return None if answer == NO_ANSWER else calls.decode(bytes(answer), calls.ClaimReply)
+        except (OSError, calls.CallError) as error:
             raise self._silent(error) from error
-        self._following = rows_follow(claimed)
-        return claimed
 
     def tell(self, report: calls.Delivered) -> None:
         """Report to the coordinator without waiting for its answer; raises AgentTimeout."""
@@ -95,7 +85,7 @@ class TaskClient:
 
         ``planned_starts``: for each range, where the plan begins to read its partition; ``ids``: of the topics planned.
         """
-        finished, following, self._following = False, self._following, False
+        finished = False
         request = AgentRequest(
             ranges=tuple(ranges),
             planned_starts=tuple(planned_starts),
@@ -104,8 +94,7 @@ class TaskClient:
             patience_s=self._timeout_s / 2,
         )
         try:
-            connection = self._connection if following else None
-            connection = connection or self._ask(request)
+            connection = self._ask(request)
             while True:
                 kind, body = receive(connection)
                 if kind == FRAME_END:
@@ -126,20 +115,12 @@ class TaskClient:
             if not finished:  # the rest of the answer may still be on its way
                 self.close()
 
-    def _reply(self, request: AgentRequest) -> bytes:
-        try:
-            _, body = receive(self._ask(request))
-        except OSError as error:
-            raise self._silent(error) from error
-        return bytes(body)
-
     def close(self) -> None:
         """End the connection; the next request opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
             self._consumer = BufferConsumer()
-        self._following = False
 
     @staticmethod
     def _read_framed(connection: socket.socket, body: bytearray) -> Served:
@@ -161,8 +142,6 @@ class TaskClient:
     def _ask(self, request: AgentRequest) -> socket.socket:
         if self._failure:
             raise OSError(self._failure)
-        if self._following:
-            self.close()  # the rows behind the last claim were not read
         if self._connection is None:
             self._connection = self._connect()
         self._connection.sendall(encode_request(request, self._token))

@@ -10,9 +10,8 @@ answer goes in steps: where which ranges stand, then the rows that brought them 
 (``shared_memory``), or, small ones, in the frame.  The client answers a step that has rows when it asks for the next one,
 with the buffers that it has done with; the server is at most ``MOST_STEPS_AHEAD`` such steps ahead.
 
-Reports of a task to the coordinator go by its agent, too, which has a connection open: one of the task's own costs more
-than reading a small slot does.  Behind the answer to a claim come the rows of what was claimed, without another request,
-if the agent has them.
+A task's claims and reports to the coordinator go by its agent, too, which has a connection open: one of the task's own costs
+more than reading a small slot does.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.runtime.protocol import calls
-
 FRAME: Final = struct.Struct("!BQ")  # kind, length of the body
 FRAME_STEP, FRAME_BATCH, FRAME_SHARED_STEP, FRAME_END, FRAME_ANSWER = range(1, 6)
 BUFFER: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
@@ -36,8 +33,6 @@ NO_ANSWER: Final = b""
 MOST_STEPS_AHEAD: Final = 2
 _MOST_PROMISED: Final = 8 << 20
 """Bytes of a frame for which memory is taken before they have come: nearly all frames are smaller."""
-SILENT: Final = "its leader does not answer here"
-"""The reason for which a range is missed begins so where the partition's leader does not answer this agent."""
 _PEER: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
@@ -52,11 +47,6 @@ class Served(NamedTuple):
     batch: pa.RecordBatch | None = None
     missed: Sequence[tuple[int, str]] = ()
     sizes: Sequence[int] = ()
-
-
-def rows_follow(claimed: calls.ClaimReply) -> bool:
-    """Whether rows come behind this answer to a claim: there are some, and this agent has them."""
-    return bool(not claimed.error and claimed.agent and claimed.ranges)
 
 
 def address(name: str) -> bytes:

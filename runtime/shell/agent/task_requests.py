@@ -1,7 +1,7 @@
 """A task's requests to its agent as they are on the socket: a length, then JSON that begins with the run's token.
 
-Of a request that doesn't begin with the token no more is read than that.  The rest has to come within ``REQUEST_S``, is
-bounded, and is checked to the last value: the server's other parts don't check it again.
+Of a request that doesn't begin with the token no more is read than that.  The rest has to come without a pause of
+``REQUEST_S``, is bounded, and is checked to the last value: the server's other parts don't check it again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import hmac
 import json
 import socket
 import struct
-import time
 from typing import Final
 
 from msgspec import structs
 
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
+from sparkcohort.runtime.shell.agent.task_frames import receive_exactly
 from sparkcohort.runtime.text import printable
 
 LARGEST: Final = 16 << 20
@@ -24,7 +24,6 @@ REQUEST_S: Final = 10.0
 MOST_PATIENCE_S: Final = 3_600.0
 MOST_WORDS: Final = 150
 _LENGTH: Final = struct.Struct("!I")
-_PIECE: Final = 64 << 10
 _MOST_PARTITION: Final = (1 << 31) - 1
 
 
@@ -43,50 +42,31 @@ def _beginning(token: str) -> bytes:
     return json.dumps({"token": token})[:-1].encode()
 
 
-class RequestReader:
-    """Reads the requests of one connection whose first is due at once, the others whenever the task gets there."""
+def read_request(connection: socket.socket, token: str) -> AgentRequest | None:
+    """The next request, awaited for the connection's time-out; None when the client has gone.  Raises InvalidRequest, OSError.
 
-    def __init__(self, connection: socket.socket, token: str) -> None:
-        """Nothing is read yet."""
-        self._connection = connection
-        self._beginning = _beginning(token)
-        self._first = True
-
-    def next(self) -> AgentRequest | None:
-        """The next request; None when the client has gone.  Raises Nonsense, OSError."""
-        self._connection.settimeout(REQUEST_S if self._first else None)
-        head = self._connection.recv(_LENGTH.size)
-        if not head:
-            return None
-        self._first = False
-        deadline = time.monotonic() + REQUEST_S
-        (length,) = _LENGTH.unpack(head + self._read(_LENGTH.size - len(head), deadline))
-        beginning = self._read(min(length, len(self._beginning)), deadline)
-        if not hmac.compare_digest(beginning, self._beginning):
+    The one after it is awaited for ever: a task asks whenever it gets there.
+    """
+    head = connection.recv(_LENGTH.size)
+    if not head:
+        return None
+    connection.settimeout(REQUEST_S)
+    try:
+        (length,) = _LENGTH.unpack(head + receive_exactly(connection, _LENGTH.size - len(head)))
+        beginning = receive_exactly(connection, min(length, len(_beginning(token))))
+        if not hmac.compare_digest(beginning, _beginning(token)):
             raise InvalidRequest("it does not begin with this run's token")
         if length > LARGEST:
             raise InvalidRequest(f"{length} bytes, at most {LARGEST} are taken")
-        body = beginning + self._read(length - len(beginning), deadline)
-        self._connection.settimeout(None)
-        return parse(body)
-
-    def _read(self, length: int, deadline: float) -> bytes:
-        """So many bytes; memory is taken as they come, not as they are promised."""
-        data = bytearray()
-        while len(data) < length:
-            self._connection.settimeout(max(deadline - time.monotonic(), 0.001))
-            try:
-                piece = self._connection.recv(min(length - len(data), _PIECE))
-            except TimeoutError:
-                raise InvalidRequest(f"half a request for {REQUEST_S:g} s") from None
-            if not piece:
-                raise InvalidRequest("half a request")
-            data += piece
-        return bytes(data)
+        body = beginning + receive_exactly(connection, length - len(beginning))
+    except (TimeoutError, ConnectionResetError):
+        raise InvalidRequest("half a request") from None
+    connection.settimeout(None)
+    return parse(bytes(body))
 
 
 def parse(body: bytes) -> AgentRequest:
-    """A request behind its token.  Raises Nonsense that says what is wrong with it."""
+    """A request behind its token.  Raises InvalidRequest that says what is wrong with it."""
     try:
         request = calls.decode(body, AgentRequest)
     except calls.CallError as error:

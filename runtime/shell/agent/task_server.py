@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
-from msgspec import structs
 
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, SharedBatch, SlabPool
+from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, SharedBatch
 from sparkcohort.runtime.shell.agent.task_frames import (
     BUFFER,
     DELIVERED,
@@ -32,42 +31,18 @@ from sparkcohort.runtime.shell.agent.task_frames import (
     address,
     is_ours,
     receive_exactly,
-    rows_follow,
 )
-from sparkcohort.runtime.shell.agent.task_requests import InvalidRequest, RequestReader
+from sparkcohort.runtime.shell.agent.task_requests import REQUEST_S, InvalidRequest, read_request
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 
 _log = logging.getLogger("sparkcohort.local")
 
 CALL_S = 5.0
-WARNING_S = 60.0
 _TOGETHER = 64 << 10
-
-
-class AlreadyRunning(OSError):
-    """Another process holds the socket's name."""
-
-
-class Source(Protocol):
-    """What the server serves from; see ``prefetch.Prefetcher``."""
-
-    def serve(
-        self,
-        ranges: Sequence[Range],
-        planned_starts: Sequence[int],
-        plan_seq: int,
-        patience_s: float | None = None,
-        ids: Mapping[str, str] | None = None,
-    ) -> Iterator[Served]:
-        """Yield steps until every range is at its end or missed."""
 
 
 CoordinatorCall: TypeAlias = Callable[[str, bytes, float], bytes]
 """A call to the coordinator: (action, body, time-out in s) to its answer.  Raises OSError."""
-
-
-def _no_coordinator(action: str, _body: bytes, _timeout_s: float) -> bytes:
-    raise ConnectionError(f"no coordinator to send {action} to")
 
 
 class TaskServer:
@@ -81,32 +56,23 @@ class TaskServer:
         self,
         name: str,
         token: str,
-        prefetcher: Source,
+        prefetcher: Prefetcher,
         on_served: Callable[[Sequence[Range]], None],
-        call_coordinator: CoordinatorCall = _no_coordinator,
-        fail: Callable[[str], object] = _log.error,
+        call_coordinator: CoordinatorCall,
+        fail: Callable[[str], object],
     ) -> None:
         """Nothing is bound before ``start``; ``fail`` is called with the reason when no connection can be accepted any more."""
-        self._name = name
-        self._token = token
-        self._prefetcher = prefetcher
-        self._on_served = on_served
-        self._call_coordinator = call_coordinator
+        self._name, self._token, self._prefetcher = name, token, prefetcher
+        self._on_served, self._call_coordinator = on_served, call_coordinator
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._acceptor = Acceptor(self._listener, is_ours, self._serve_connection, fail)
         self._connections: set[socket.socket] = set()
         self._closed = False
-        self._refused, self._warned_at = 0, float("-inf")
-        self._pool = SlabPool()
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Bind and accept; raises AlreadyRunning when the name is taken."""
-        try:
-            self._listener.bind(address(self._name))
-        except OSError as error:
-            self._listener.close()
-            raise AlreadyRunning(error.errno, f"the agent's socket {self._name!r} is taken") from error
+        """Bind and accept; raises OSError when the name is taken."""
+        self._listener.bind(address(self._name))
         self._listener.listen(128)
         self._acceptor.start()
 
@@ -118,7 +84,6 @@ class TaskServer:
             for connection in self._connections:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-        self._pool.close()
 
     def _serve_connection(self, connection: socket.socket) -> None:
         """Answer one connection's requests until it ends."""
@@ -127,58 +92,37 @@ class TaskServer:
             if self._closed:
                 connection.shutdown(socket.SHUT_RDWR)
         try:
-            with closing(connection), closing(BufferProducer(self._pool)) as producer:
-                requests = RequestReader(connection, self._token)
-                while (request := requests.next()) is not None:
-                    self._answer(connection, request, producer)
+            with closing(connection), closing(BufferProducer()) as producer:
+                connection.settimeout(REQUEST_S)  # the first request is due at once
+                while (request := read_request(connection, self._token)) is not None:
+                    if request.action:
+                        self._relay(connection, request)
+                    else:
+                        self._serve(connection, request, producer)
         except OSError as error:
             _log.debug("local connection ended: %s", error)
         except InvalidRequest as error:  # the sender gets no answer, not even that the token was wrong
-            self._refuse(error)
+            _log.warning("a connection to the agent's socket was ended for a malformed request: %s", error)
         except Exception:  # noqa: BLE001 - an error of one connection must not end the others
             _log.exception("local connection ended")
         finally:
             with self._lock:
                 self._connections.discard(connection)
 
-    def _refuse(self, error: InvalidRequest) -> None:
-        """Count them, and log one line a minute."""
-        with self._lock:
-            self._refused += 1
-            if time.monotonic() - self._warned_at < WARNING_S:
-                return
-            count, self._refused, self._warned_at = self._refused, 0, time.monotonic()
-        _log.warning(
-            "%d connections to the agent's socket were ended for malformed requests, the last: %s", count, error
-        )
+    def _relay(self, connection: socket.socket, request: AgentRequest) -> None:
+        try:
+            answer = self._call_coordinator(request.action, request.body.encode(), request.patience_s or CALL_S)
+        except OSError:
+            if not request.reply:
+                raise
+            answer = NO_ANSWER  # the client asks the coordinator itself, which tells it why
+        if request.reply:
+            _send(connection, FRAME_ANSWER, answer)
 
-    def _answer(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> None:
-        if request.action:
-            # Without an answer the client asks the coordinator itself, which tells it why; it still reads rows from here.
-            try:
-                answer = self._call_coordinator(request.action, request.body.encode(), request.patience_s or CALL_S)
-            except OSError:
-                if not request.reply:
-                    raise
-                _send(connection, FRAME_ANSWER, NO_ANSWER)
-                return
-            if request.reply:
-                _send(connection, FRAME_ANSWER, answer)
-            if request.action != "Claim" or not rows_follow(claimed := calls.decode(answer, calls.ClaimReply)):
-                return
-            request = structs.replace(
-                request,
-                ranges=claimed.ranges,
-                planned_starts=claimed.planned_starts,
-                plan_seq=claimed.sequence,
-                ids=claimed.ids,
-            )
+    def _serve(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> None:
         served = self._stream(connection, request, producer)
         if connection.recv(1) == DELIVERED and served:
-            try:
-                self._on_served(served)
-            except Exception:  # noqa: BLE001 - the rows are delivered, even if the report fails
-                _log.exception("after serving %s", served)
+            self._on_served(served)
 
     def _stream(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""

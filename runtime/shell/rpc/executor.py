@@ -10,14 +10,13 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,8 +139,8 @@ def agent_answers(address: str) -> bool:
         return True
 
 
-def start_agent(name: str, config: Mapping[str, object], paths: Sequence[str] = ()) -> bool:
-    """Have the agent of this name take in the member of ``config``, if it isn't there; start the agent where there is none.
+def start_agent(name: str, address: str, executor: Executor, request: bytes, paths: Sequence[str] = ()) -> bool:
+    """Leave the request for the member at ``address`` with the agent of this name; start the agent where there is none.
 
     True if the request was left; its result isn't awaited.  Raises OSError where it can't be.  A new agent finds the
     modules that this process finds, and those in ``paths``; its output goes to its standard error.
@@ -149,8 +148,7 @@ def start_agent(name: str, config: Mapping[str, object], paths: Sequence[str] = 
     Its socket is made here, with the request in it, and inherited: its name can't go stale, and of several tasks that land
     at the same moment exactly one starts the agent.
     """
-    address, executor = str(config["address"]), config["executor"]
-    if agent_answers(address) or not isinstance(executor, Mapping):
+    if agent_answers(address):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
@@ -158,16 +156,15 @@ def start_agent(name: str, config: Mapping[str, object], paths: Sequence[str] = 
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            return _ask(name, config)
+            return _ask(name, request)
         listener.listen(_BACKLOG)
-        _ask(name, config)
-        _start(name, listener, str(executor["pid"]), paths)
+        _ask(name, request)
+        _start(name, listener, str(executor.pid), paths)
     return True
 
 
-def _ask(name: str, config: Mapping[str, object]) -> bool:
+def _ask(name: str, request: bytes) -> bool:
     """Leave a request with an agent; false if it is just being started, or ends, or is frozen with many requests waiting."""
-    body = json.dumps(config).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_ASK_S)
         try:
@@ -177,7 +174,7 @@ def _ask(name: str, config: Mapping[str, object]) -> bool:
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
             raise PermissionError("the agent's socket belongs to another user")
-        client.sendall(len(body).to_bytes(4, "big") + body)
+        client.sendall(len(request).to_bytes(4, "big") + request)
     return True
 
 

@@ -13,20 +13,16 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
     CommittedPosition,
-    JoinGroup,
-    JoinGroupReply,
     OffsetCommit,
     OffsetCommitReply,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent_config import to_json
-from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import address
-from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers, start_agent
-from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
-from tests.kit.hello import hello
+from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers
+from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets, start_member
 from tests.kit.rebalances import rebalances_of
-from tests.kit.waiting import hold_for, wait_until
+from tests.kit.waiting import wait_until
 
 
 def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: World) -> None:
@@ -47,13 +43,12 @@ def test_tasks_claim_and_report_by_it(world: World) -> None:
     """A task without a connection of its own gets a slot of the plan, and what it says it delivered is counted."""
     executor, _ = world.start("1")
     address = executor.address("run")
-    client = TaskClient(address, world.authority.client.token, 10)
-    claimed = client.claim(calls.Claim("p", 0, address))
-    assert claimed.ranges == tuple(Range(TOPIC, partition, 0, 10) for partition in range(PARTITIONS))
-    client.tell(calls.Delivered("p", address, (Range(TOPIC, 0, 0, 10),), (7, 70), (0, 0), (70,), timed_out=False))
-    client.close()
-    wait_until(lambda: world.plans.audit.ranges_delivered == 1, 10, "the report")
-    assert world.plans.audit.records_from_agent == 7
+    with closing(TaskClient(address, world.authority.client.token, 10)) as client:
+        claimed = client.claim(calls.Claim("p", 0, address))
+        assert claimed is not None
+        assert claimed.ranges == tuple(Range(TOPIC, partition, 0, 10) for partition in range(PARTITIONS))
+        client.tell(calls.Delivered("p", address, (Range(TOPIC, 0, 0, 10),), (7, 70), (0, 0), (70,), timed_out=False))
+    wait_until(lambda: world.plans.audit.records_from_agent == 7, 10, "the report")
 
 
 def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(world: World) -> None:
@@ -67,25 +62,6 @@ def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(wor
     wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 30, "the move")
     wait_until(lambda: gone(agent), 5, "the agent to be gone")
     wait_until(lambda: not sockets(first), 5, "its sockets to be gone")
-
-
-def test_it_ends_when_the_coordinator_says_so(world: World) -> None:
-    """The coordinator's stop ends every agent."""
-    executor, agent = world.start("1")
-    world.coordinator.stop()
-
-    wait_until(lambda: gone(agent), 5, "the agent to be gone")
-    wait_until(lambda: not sockets(executor), 5, "its sockets to be gone")
-
-
-def test_it_ends_when_the_coordinator_is_unreachable_for_a_session(world: World) -> None:
-    """A coordinator that vanishes without a word is given a session timeout, no more."""
-    executor, agent = world.start("1")
-    world.server.stop(0)
-    hold_for(lambda: not gone(agent), 1.0, "the agent waits for its coordinator")
-
-    wait_until(lambda: gone(agent), 20, "the agent to be gone")
-    wait_until(lambda: not sockets(executor), 5, "its sockets to be gone")
 
 
 def test_a_frozen_agent_loses_its_partitions_and_comes_back_empty_handed(world: World) -> None:
@@ -145,23 +121,6 @@ def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: 
     assert world.coordinator.partitions_moved - moved <= len(owned), "nothing counted as moved by the takeover"
 
 
-def test_an_agent_whose_place_was_taken_ends_and_leaves_the_successor_alone(world: World) -> None:
-    """Thawed after another took its instance id, it is told FENCED_INSTANCE_ID and goes without a goodbye."""
-    executor, agent = world.start("1")
-    wait_until(world.settled(), 10, "the agent to own the partitions")
-    agent.suspend()
-    member = next(m for m in world.coordinator.group.members.values() if m.group_instance_id == executor.instance_id())
-    taken = world.coordinator.request(
-        JoinGroup("", executor.instance_id(), "executor-1", "host", 20_000, 5_000, "consumer", member.protocols), 5
-    )
-    assert isinstance(taken, JoinGroupReply)
-    assert (taken.error, taken.generation) == (ErrorCode.NONE, world.coordinator.group.generation)
-    agent.resume()
-
-    wait_until(lambda: gone(agent), 5, "the agent to be gone")
-    assert len(world.owned(taken.member_id)) == PARTITIONS
-
-
 def test_an_agent_that_dies_with_its_executor_goes_with_its_session(world: World) -> None:
     """Nobody is left to say good-bye: its partitions move after a session, also where a rebalance has begun."""
     executor, agent = world.start("1")
@@ -179,11 +138,11 @@ def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> Non
     executor, agent = world.start("1")
     config = world.config(executor)
 
-    assert not any(start_agent(config.address, to_json(config)) for _ in range(5))
+    assert not any(start_member(config.address, config) for _ in range(5))
     assert agent_answers(config.address)
     agent.kill()
     wait_until(lambda: not agent_answers(config.address), 5, "the socket to be gone")
-    wait_until(lambda: start_agent(config.address, to_json(config)), 5, "another agent to be allowed")
+    wait_until(lambda: start_member(config.address, config), 5, "another agent to be allowed")
     wait_until(lambda: agent_answers(config.address), 20, "the other agent to listen")
     others = wait_until(
         lambda: [info for info in world.coordinator.members().values() if info.pid != agent.pid], 20, "it to join"
@@ -229,8 +188,7 @@ def test_an_agent_that_can_serve_nobody_ends_and_is_replaced(world: World) -> No
     finally:
         for each in asking:
             each.close()
-    again = world.start_on(executor, agent)
-    wait_until(lambda: said_hello(world, executor) == again.pid, 60, "the new agent to answer")
+    world.start_on(executor, agent)
 
 
 def connected(executor: Executor) -> socket.socket:
@@ -239,13 +197,3 @@ def connected(executor: Executor) -> socket.socket:
     with suppress(BlockingIOError, ConnectionRefusedError):  # nobody accepts, or the agent has ended
         connection.connect(address(executor.address("run")))
     return connection
-
-
-def said_hello(world: World, executor: Executor) -> int:
-    """The process that answers a task, started as tasks do if there is none; 0: nobody does."""
-    config = world.config(executor)
-    if not agent_answers(config.address):
-        start_agent(config.address, to_json(config))
-    with suppress(AgentTimeout), closing(TaskClient(config.address, world.authority.client.token, 1)) as client:
-        return hello(client)
-    return 0

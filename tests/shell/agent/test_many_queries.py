@@ -8,25 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
-import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.protocol.messages import JoinGroup, JoinGroupReply
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent import prefetch
-from sparkcohort.runtime.shell.agent.agent_config import MalformedConfig, from_json, to_json
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
-from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
-from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers, start_agent
-from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
-from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
+from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers
+from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets, start_member
 from tests.kit.buffered import buffered
 from tests.kit.hello import hello
 from tests.kit.mock import MockCluster
-from tests.kit.rebalances import rebalances_of
 from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
 
@@ -94,42 +90,11 @@ def test_queries_have_their_members_in_one_process(runs: Runs) -> None:
     flows(first, runs.executor)
 
 
-@pytest.mark.thorough("sixty processes")
-def test_an_executor_that_is_here_has_one_agent(runs: Runs) -> None:
-    """Its name does not change: a process that is being executed still has nothing to make it of."""
-    world = runs.worlds[0]
-    names = {executor: executor.agent_name() for executor in (world.executor(str(number)) for number in range(60))}
-    for executor in names:
-        wait_until(lambda executor=executor: psutil.Process(executor.pid).status() == "sleeping", 60, "it to run")  # type: ignore[misc]
-    assert {executor: executor.agent_name() for executor in names} == names
-
-
-def test_each_query_has_its_own_columns(runs: Runs) -> None:
-    """In one process, of one topic: what its schema names, in its order, and the same rows."""
-    runs.more(2)
-    value, offset, time = KAFKA_ROW[1], KAFKA_ROW[4], KAFKA_ROW[5]
-    chosen: list[Columns] = [KAFKA_ROW, (value,), (time, offset._replace(name="OFFSET", nullable=False))]
-    found = []
-    for world, columns in zip(runs.worlds, chosen, strict=True):
-        world.columns = columns
-    assert len({runs.start(world).pid for world in runs.worlds}) == 1
-    for world in runs.worlds:
-        flows(world, runs.executor)
-        pieces = pulled(world, runs.executor, Range(TOPIC, 1, 15, 85), 3)
-        found.append(pa.Table.from_batches([batch for _, batch in pieces if batch is not None]))
-    full = found[0]
-    assert full.column("offset").to_pylist() == list(range(15, 85))
-    for columns, its in zip(chosen, found, strict=True):
-        assert its.schema.equals(arrow_rows.schema(columns))
-        renamed = full.select([KAFKA_ROW[column.field].name for column in columns])
-        assert [column.to_pylist() for column in its.columns] == [column.to_pylist() for column in renamed.columns]
-
-
 def test_queries_that_start_at_the_same_time_start_one_process(runs: Runs) -> None:
     """Whoever comes second leaves its request with a process that isn't up yet, and waits for nothing."""
     runs.more(3)
     for world in runs.worlds:
-        assert start_agent(runs.executor.agent_name(), to_json(world.config(runs.executor)))
+        assert start_member(runs.executor.agent_name(), world.config(runs.executor))
     found = [
         wait_until(lambda world=world: world.member(runs.executor), 20, "the members")  # type: ignore[misc]
         for world in runs.worlds
@@ -207,37 +172,6 @@ def _mapped(process: psutil.Process) -> int:
     return Path(f"/proc/{process.pid}/maps").read_text().count("cohort-batch")
 
 
-@pytest.mark.timeout(240)
-def test_a_killed_process_comes_back_with_all_members(runs: Runs) -> None:
-    """Each query's next task asks for its member; of the second process the members have the first one's places."""
-    runs.more(2)
-    for world in runs.worlds:
-        world.session_timeout_ms = 60_000
-        process = runs.start(world)
-    rebalances = [len(rebalances_of(world.coordinator)) for world in runs.worlds]
-    process.kill()
-    wait_until(lambda: gone(process), 10, "its end")
-    again = {runs.start(world, process).pid for world in runs.worlds}
-
-    assert len(again) == 1
-    for world in runs.worlds:
-        flows(world, runs.executor)
-    assert [len(rebalances_of(world.coordinator)) for world in runs.worlds] == rebalances
-
-
-def test_the_executors_end_ends_all_members(runs: Runs) -> None:
-    """They leave their groups by themselves, long before their sessions would end."""
-    runs.more(2)
-    for world in runs.worlds:
-        world.session_timeout_ms = 60_000
-        process = runs.start(world)
-    runs.worlds[0].executors[0].kill()
-
-    for world in runs.worlds:
-        wait_until(lambda world=world: not world.coordinator.members(), 10, "them to leave")  # type: ignore[misc]
-    wait_until(lambda: gone(process), 10, "its end")
-
-
 def test_it_ends_after_its_last_member(runs: Runs) -> None:
     """Not with the first one's end, and soon after the last one's."""
     runs.more(1)
@@ -263,10 +197,10 @@ def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
     old.coordinator.stop(for_good=False)
     old.server.stop(2)
     group_id = of_group.group_id
-    start_agent(name, to_json(replace(other.config(runs.executor), group_id=group_id, group_instance_id="cohort-2")))
+    start_member(name, replace(other.config(runs.executor), group_id=group_id, group_instance_id="cohort-2"))
     wait_until(lambda: other.member(runs.executor), 20, "another query's to be there")
     hold_for(lambda: bool(sockets(runs.executor)), 1, "it waits")
-    start_agent(name, to_json(of_group))
+    start_member(name, of_group)
     wait_until(lambda: not sockets(runs.executor), 20, "the old one to be gone")
     wait_until(lambda: new.member(runs.executor), 20, "the new one to be there")
     assert not gone(process)
@@ -283,7 +217,7 @@ def test_nobody_gives_way_to_an_older_run(runs: Runs) -> None:
     runs.start(new)
     new.server.stop(2)
     hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "it has no answer")
-    start_agent(runs.executor.agent_name(), to_json(before))
+    start_member(runs.executor.agent_name(), before)
     wait_until(lambda: sockets(runs.executor), 20, "the older run's to be there")
     wait_until(lambda: not sockets(runs.executor), 20, "its end")
     hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "the newer run's")
@@ -294,14 +228,10 @@ def test_what_is_no_request_is_a_line_and_no_more(runs: Runs) -> None:
     runs.more(1)
     process = runs.start(runs.worlds[0])
     name, config = runs.executor.agent_name(), runs.worlds[1].config(runs.executor)
-    other = replace(config, executor=replace(runs.executor, pid=1))
-    listening = replace(config, listener="os.path")
-    for body in (b"", b"[]", b"{" * 100_000, b'{"address": 1}', b"\xff" * 100):
+    for body in (b"", b"[]", b'{"address": 1}', b"\xff" * 100):
         _send(name, len(body).to_bytes(4, "big") + body)
     _send(name, b"\xff\xff\xff\xff")
     _send(name, b"\x00\x00\x10\x00half")
-    for refused in (other, listening):
-        start_agent(name, to_json(refused))
     flows(runs.worlds[0], runs.executor)
     hold_for(lambda: not agent_answers(config.address), 1, "no member")
     assert runs.start(runs.worlds[1]).pid == process.pid
@@ -314,27 +244,15 @@ def _send(name: str, said: bytes) -> None:
         asking.sendall(said)
 
 
-def test_a_configuration_from_outside_is_looked_at(runs: Runs) -> None:
-    """As it was written, or refused without a word of what is in it."""
-    config = runs.worlds[0].config(runs.executor)
-    assert from_json(to_json(config)) == config
-    changes = {"port": 0, "buffer_bytes": -1, "session_timeout_ms": "1", "kafka": {"a": 1}, "address": "x" * 200}
-    for name, value in {**changes, "executor": {}, "credentials": {"token": "secret-of-ours"}, "rack": None}.items():
-        with pytest.raises(MalformedConfig) as refused:
-            from_json({**to_json(config), name: value})
-        assert "secret" not in str(refused.value)
-    malformed: list[object] = [None, 1, "x", [], {}]
-    for nothing in malformed:
-        with pytest.raises(MalformedConfig):
-            from_json(nothing)
-
-
 class Told:
     """Hears of the ends of members in this process."""
 
     def __init__(self) -> None:
         self.over: list[QueryMember] = []
         self.failed: list[str] = []
+
+    def on_contact(self, _member: QueryMember) -> None:
+        """It is the only one of its query."""
 
     def on_member_ending(self, _member: QueryMember) -> None:
         """It is waited for."""
@@ -352,14 +270,14 @@ class Told:
 def members(runs: Runs, host: Told, number: int) -> Iterator[list[QueryMember]]:
     """Members in this process, each of another query."""
     runs.more(number - 1)
-    made = [QueryMember(world.config(runs.executor), host).start() for world in runs.worlds]
+    made = [QueryMember(world.config(runs.executor), cast("Any", host)).start() for world in runs.worlds]
     try:
         for world in runs.worlds:
             wait_until(world.settled(), 20, "its member to own the partitions")
         yield made
     finally:
         for member in made:
-            member.leave("the test is over")
+            member.end("the test is over", leave=True)
         wait_until(lambda: len(host.over) == len(made) or host.failed, 30, "their ends")
 
 
@@ -372,10 +290,10 @@ def test_a_member_whose_loop_fails_ends_alone(runs: Runs) -> None:
         def crash() -> None:
             raise RuntimeError("whatever nobody has thought of")
 
-        crashing._inbox.put(crash)
+        crashing._loop._inbox.put(crash)
         wait_until(lambda: host.over == [crashing], 20, "its end")
         wait_until(lambda: _threads() <= both // 2 + 1, 20, "its threads to be gone")
-        assert not agent_answers(crashing.address)
+        assert not agent_answers(crashing.config.address)
         assert len(runs.worlds[1].owned_on(runs.executor)) == PARTITIONS
         flows(runs.worlds[1], runs.executor)
     assert not host.failed
@@ -401,10 +319,10 @@ def test_a_member_that_can_not_be_ended_ends_the_process(runs: Runs, monkeypatch
     monkeypatch.setattr(prefetch, "CLOSE_S", 0.2)
     host, released = Told(), threading.Event()
     with members(runs, host, 1) as (member,):
-        monkeypatch.setattr(member._prefetcher._source, "poll", lambda *_: released.wait(60) or [])
+        monkeypatch.setattr(member._prefetcher._client.source, "poll", lambda *_: released.wait(60) or [])
         wait_until(lambda: buffered(member._prefetcher), 10, "it to fetch")
         hold_for(lambda: True, 0.3, "the thread in there")
-        member.leave("asked to")
+        member.end("asked to", leave=True)
         wait_until(lambda: host.failed, 20, "the host to hear of it")
         assert not host.over
         released.set()

@@ -8,17 +8,17 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkcohort.runtime.leader.load_report import Progress
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import prefetch
+from sparkcohort.runtime.shell.agent.owned_buffers import OwnedBuffers
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.fetch.events import PartitionError
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
-from tests.kit.buffered import buffered
+from tests.kit.buffered import buffered, waits
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce, producer
 from tests.kit.ranges import Missed, Rows, batches_to_rows, direct, offsets, one_by
@@ -149,59 +149,20 @@ def test_what_is_served_is_what_kafka_has(
     prefetcher.close()
 
 
-def test_the_floor_frees_what_lies_below(prefetcher: Prefetcher) -> None:
-    """When the plan advances, what lies below its floor is dropped, and asking for it is a miss."""
-    wait_for_records(prefetcher)
-    before = held_bytes(prefetcher)
-    # The floor at the very end: how many chunks lie below any other depends on how the fetches were answered.
-    assert list(one_by(prefetcher.serve, Range("t", 0, RECORDS, RECORDS), RECORDS, 2)) == []
-    assert held_bytes(prefetcher) < before
-    assert buffered(prefetcher)[ALL[0]].nbytes == 0
-    with pytest.raises(Missed) as caught:
-        next(one_by(prefetcher.serve, whole(ALL[0]), 0, 1))
-    assert caught.value.next_offset == 0
-
-
-def test_a_floor_that_goes_down_starts_anew(prefetcher: Prefetcher, expected: Known) -> None:
-    """A plan below the last one (the topic was recreated) throws the buffer away and fetches from its floor."""
-    list(one_by(prefetcher.serve, Range("t", 0, 3_000, RECORDS), 3_000, 1))
-    assert batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 100, 200), 100, 2)) == expected.rows[ALL[0]][100:200]
-
-
-def test_an_error_of_where_fetching_stood_before_is_of_the_past(prefetcher: Prefetcher) -> None:
-    """It was on its way when a plan moved the partition elsewhere: it says nothing of the place where fetching is now."""
-    wait_for_records(prefetcher)
-    with prefetcher._lock:
-        buffer = prefetcher._buffers[ALL[0]]
-        stood = buffer.position
-        buffer.move(5)
-        buffer.live = True
-        prefetcher._store(PartitionError(ALL[0], KafkaError(KafkaError.OFFSET_OUT_OF_RANGE), stood))
-        assert (buffer.error, buffer.live) == ("", True)
-        prefetcher._store(PartitionError(ALL[0], KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 5))
-        assert (bool(buffer.error), buffer.live) == (True, False)
-
-
-def test_a_floor_ahead_is_followed(prefetcher: Prefetcher, filled: MockCluster) -> None:
-    """Positions behind the plan (others have read in between) jump to it."""
-    ahead = Prefetcher(conf(filled), patience_s=2)
-    ahead.assign({ALL[0]: 0})
-    rows = batches_to_rows(one_by(ahead.serve, Range("t", 0, 3_990, RECORDS), 3_990, 1))
-    assert offsets(rows) == list(range(3_990, RECORDS))
-    ahead.close()
-
-
 def test_progress_is_where_the_query_stands_while_fetching_goes_on(prefetcher: Prefetcher) -> None:
     """Asked again and again beside the client's polls: what was handed out, what records cost, where the log ends."""
-    wait_until(
-        lambda: all(seen.end == RECORDS for seen in prefetcher.progress().values()), 20, "the ends", every_s=0.001
-    )
+
+    def progress() -> dict[TopicPartition, Progress]:
+        with prefetcher.owned() as owned:
+            return owned.progress()
+
+    wait_until(lambda: all(seen.end == RECORDS for seen in progress().values()), 20, "the ends", every_s=0.001)
     wait_for_records(prefetcher)
     wanted = Range(*ALL[0], 0, 1_500)
     list(one_by(prefetcher.serve, wanted, 0, 1))
     list(one_by(prefetcher.serve, Range(*ALL[1], 700, 700), 700, 2))
 
-    seen = prefetcher.progress()
+    seen = progress()
     assert [seen[tp].position for tp in ALL] == [1_500, 700, 0]
     assert all(each.records == RECORDS and 50 < each.bytes / each.records < 500 for each in seen.values())
 
@@ -243,13 +204,13 @@ def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypat
     """Two tasks that wait for records don't wake each other to say so: as they did, at half a core."""
     mock_broker.create_topic("t", 2)
     looks: list[int] = []
-    look = Prefetcher._miss_reason
+    look = OwnedBuffers.miss_reason
 
-    def counted(prefetcher: Prefetcher, reader: Any) -> str:
+    def counted(owned: OwnedBuffers, reader: Any) -> str:
         looks.append(1)
-        return look(prefetcher, reader)
+        return look(owned, reader)
 
-    monkeypatch.setattr(Prefetcher, "_miss_reason", counted)
+    monkeypatch.setattr(OwnedBuffers, "miss_reason", counted)
     waiting = Prefetcher(conf(mock_broker), patience_s=1)
     owned = [TopicPartition("t", number) for number in range(2)]
     waiting.assign(dict.fromkeys(owned, 0))
@@ -258,25 +219,6 @@ def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypat
     waiting.close()
     assert [step.missed[0][1] for (step,) in steps] == ["nothing from Kafka within 1 s"] * 2
     assert len(looks) < 20
-
-
-def test_who_waits_waits_for_no_pace(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a pause after little is to last: what somebody asks for is fetched at once."""
-    monkeypatch.setattr(prefetch, "PACE_S", 600.0)
-    broker.admin.create_topic(topic, 1)
-    tp = TopicPartition(topic, 0)
-    produce(broker.bootstrap, topic, 10)
-    running = Prefetcher({"bootstrap.servers": broker.bootstrap}, patience_s=20)
-    try:
-        running.assign({tp: 0})
-        wait_for_records(running, 10)
-        for round_ in range(1, 4):
-            produce(broker.bootstrap, topic, 10)
-            wanted = Range(*tp, 10 * round_, 10 * round_ + 10)
-            rows = batches_to_rows(one_by(running.serve, wanted, 0, round_))
-            assert offsets(rows) == list(range(wanted.start, wanted.end))
-    finally:
-        running.close()
 
 
 def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
@@ -312,10 +254,10 @@ def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
         with pytest.raises(Missed) as caught:
             list(one_by(prefetcher.serve, Range(*tp, start, start + 1), start, 1))
         assert caught.value.next_offset == start
-    assert prefetcher.waits(ALL[:3]).keys() & set(ALL) == {ALL[1]}
+    assert waits(prefetcher, *ALL).keys() & set(ALL) == {ALL[1]}
     assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[1], 100), 0, 1))) == 100
     assert offsets(batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 90, 95), 90, 2))) == list(range(90, 95))
-    assert prefetcher.waits(ALL[:3]).keys() & set(ALL) == {ALL[0], ALL[1]}
+    assert waits(prefetcher, *ALL).keys() & set(ALL) == {ALL[0], ALL[1]}
     prefetcher.close()
 
 
@@ -323,7 +265,7 @@ def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
 def test_the_budget_holds_and_nobody_starves(broker: Broker, topic: str, size: int) -> None:
     """Buffers stop at the budget whatever the record size; a partition asked for is fetched though others fill it."""
     broker.admin.create_topic(topic, partitions=4, configs={"max.message.bytes": str(2 << 20)})
-    total = (48 << 20) // size
+    total = (24 << 20) // size
     produce(broker.bootstrap, topic, total, partitions=4, value_bytes=size)
     budget = 8 << 20
     prefetcher = Prefetcher({"bootstrap.servers": broker.bootstrap}, buffer_bytes=budget, patience_s=10)
@@ -374,18 +316,6 @@ def test_many_ranges_in_one_request(
     prefetcher.close()
 
 
-def test_one_request_for_more_than_the_buffer_holds(filled: MockCluster, expected: Known) -> None:
-    """All of three partitions through a buffer of a fraction of them, by one reader: nothing is missed."""
-    prefetcher = Prefetcher(conf(filled), buffer_bytes=150 << 10, patience_s=20)
-    prefetcher.assign(dict.fromkeys(ALL, 0))
-    steps = list(prefetcher.serve([whole(tp) for tp in ALL], [0] * len(ALL), 0))
-    assert [step.missed for step in steps if step.missed] == []
-    rows = [row for step in steps if step.batch is not None for row in step.batch.to_pylist()]
-    for tp in ALL:
-        assert [row for row in rows if row["partition"] == tp.partition] == expected.rows[tp]
-    prefetcher.close()
-
-
 def test_closing_ends_everybody(filled: MockCluster) -> None:
     """Close ends the thread and turns those who wait away with a miss."""
     prefetcher = Prefetcher(conf(filled), patience_s=30)
@@ -395,21 +325,6 @@ def test_closing_ends_everybody(filled: MockCluster) -> None:
     prefetcher.close()
     with pytest.raises(Missed):
         list(pieces)
-
-
-def test_a_split_range_larger_than_the_buffer(filled: MockCluster, expected: Known) -> None:
-    """Two readers of one partition, the second far ahead: it is told so or served, the first is served whole."""
-    prefetcher = Prefetcher(conf(filled), buffer_bytes=150 << 10, patience_s=10)
-    prefetcher.assign({ALL[0]: 0})
-    low = one_by(prefetcher.serve, Range("t", 0, 0, 3_000), 0, 1)
-    at, _ = next(low)
-    reached = 3_000
-    with suppress(Missed):  # "too far ahead", unless one fetch has brought all of it at once: a chunk is never cut
-        for piece in one_by(prefetcher.serve, Range("t", 0, 3_000, 4_000), 0, 1):
-            assert batches_to_rows([piece]) == expected.rows[ALL[0]][reached : piece[0]]
-            reached = piece[0]
-    assert batches_to_rows(low) == expected.rows[ALL[0]][at:3_000]
-    prefetcher.close()
 
 
 def test_many_partitions_in_a_small_buffer(mock_broker: MockCluster) -> None:
@@ -438,10 +353,7 @@ def test_who_waits_ends_the_pause_of_a_quiet_prefetcher(
     produce(broker.bootstrap, topic, 20, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     prefetcher = Prefetcher({"bootstrap.servers": broker.bootstrap}, patience_s=30)
-    fetcher: Any = getattr(prefetcher._source, "_fetcher", None)
-    if fetcher is None:  # librdkafka's is not paced
-        prefetcher.close()
-        return
+    fetcher: Any = getattr(prefetcher._client.source, "_fetcher", None)
     prefetcher.assign({first: 0})
     wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
     prefetcher.assign({second: 0})

@@ -17,6 +17,12 @@ def wait_for_records(prefetcher: Prefetcher, end: int) -> None:
     wait_until(lambda: all(s.position >= end for s in buffered(prefetcher).values()), 20, "the buffers to fill")
 
 
+def record_times(prefetcher: Prefetcher) -> dict[TopicPartition, list[FirstRecord]]:
+    """When records were written that wait."""
+    with prefetcher.owned() as owned:
+        return owned.record_times()
+
+
 def valued(mock: MockCluster, name: str) -> Prefetcher:
     """A prefetcher of values alone."""
     return Prefetcher(
@@ -38,10 +44,10 @@ def test_it_knows_when_waiting_records_were_written(mock_broker: MockCluster) ->
     try:
         prefetcher.assign({tp: 0})
         wait_for_records(prefetcher, 100)
-        assert prefetcher.record_times() == {tp: [FirstRecord(0, 0, early)]}
+        assert record_times(prefetcher) == {tp: [FirstRecord(0, 0, early)]}
         steps = list(prefetcher.serve([Range(*tp, 30, 70)], [30], 1))
         assert {name for step in steps if step.batch is not None for name in step.batch.schema.names} == {"value"}
-        assert sorted(prefetcher.record_times()[tp]) == [
+        assert sorted(record_times(prefetcher)[tp]) == [
             FirstRecord(30, 30, early + 30),
             FirstRecord(70, 70, early + 70),
         ]
@@ -63,6 +69,6 @@ def test_a_timestamp_that_no_row_can_hold_costs_whoever_does_not_read_it_only_th
     try:
         prefetcher.assign({tp: 0})
         wait_for_records(prefetcher, 10)
-        assert prefetcher.record_times() == {}
+        assert record_times(prefetcher) == {}
     finally:
         prefetcher.close()

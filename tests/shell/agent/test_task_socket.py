@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-import signal
 import socket
-import time
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from functools import partial
+from contextlib import closing
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
+from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
-from sparkcohort.runtime.shell.agent.task_server import AlreadyRunning, TaskServer
-from sparkcohort.runtime.shell.rpc import acceptor
-from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.hello import hello
-from tests.kit.local_server import serving
-from tests.kit.mock import MockCluster
-from tests.kit.processes import freeze
-from tests.kit.produce import produce
-from tests.kit.ranges import Missed, batches_to_rows, direct, offsets, one_by
-from tests.kit.waiting import hold_for, wait_until
+from tests.kit.local_server import new_server
+from tests.kit.ranges import Missed, batches_to_rows, offsets, one_by
+from tests.kit.waiting import wait_until
 
 TOKEN = "token-of-this-run"
 Connect = Callable[..., TaskClient]
@@ -78,7 +68,7 @@ def served(name: str) -> Iterator[list[Range]]:
     """A server of numbers on ``name``; the list of what was acknowledged."""
     pa.array([])  # imports pandas, which may take longer than a client waits
     acknowledged: list[Range] = []
-    server = TaskServer(name, TOKEN, Numbers(), acknowledged.extend)
+    server = new_server(name, TOKEN, Numbers(), acknowledged.extend)
     server.start()
     yield acknowledged
     server.close()
@@ -138,18 +128,13 @@ def test_a_reader_that_stops_early(name: str, served: list[Range], connect: Conn
     assert served == [Range("t", 0, 1, 4)]
 
 
-def test_the_name_is_a_lock(name: str, served: list[Range]) -> None:
-    """A second server of the same name is told so, and the name is free again when the first one closes."""
-    second = TaskServer(name, TOKEN, Numbers(), served.extend)
-    with pytest.raises(AlreadyRunning):
-        second.start()
-
-
 def test_a_closed_server_frees_its_name(name: str, connect: Connect) -> None:
-    """After close, clients find nobody and another server can start."""
+    """Until close no other server can start; then clients find nobody, and one can."""
     for _ in range(2):
-        server = TaskServer(name, TOKEN, Numbers(), lambda _: None)
+        server = new_server(name, TOKEN, Numbers())
         server.start()
+        with closing(new_server(name, TOKEN, Numbers())) as second, pytest.raises(OSError, match="in use"):
+            second.start()
         client = connect()
         assert hello(client)
         server.close()
@@ -194,8 +179,6 @@ class Coordinator:
         """Nothing was heard yet."""
         self.heard: list[tuple[str, Any]] = []
         self.away = False
-        self.slot: dict[str, Any] = {}
-        self.acknowledged: list[Range] = []
 
     def relay(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """The answer to one action."""
@@ -203,14 +186,14 @@ class Coordinator:
         self.heard.append((action, json.loads(body)))
         if self.away:
             raise ConnectionError("nobody answers")
-        return json.dumps(self.slot).encode()
+        return b"{}"
 
 
 @pytest.fixture
 def coordinator(name: str) -> Iterator[Coordinator]:
     """What a server on ``name`` relays to."""
     coordinator = Coordinator()
-    server = TaskServer(name, TOKEN, Numbers(), coordinator.acknowledged.extend, coordinator.relay)
+    server = new_server(name, TOKEN, Numbers(), call_coordinator=coordinator.relay)
     server.start()
     yield coordinator
     server.close()
@@ -229,61 +212,15 @@ def test_what_a_task_says_is_relayed(name: str, coordinator: Coordinator, connec
     ]
 
 
-def test_the_rows_of_a_claim_come_without_being_asked_for(
-    coordinator: Coordinator, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One request for the slot and its rows; what is not read is nobody's, and what the agent doesn't have isn't sent."""
-    wanted = Range("t", 0, 1, 40)
-    coordinator.slot = {"agent": True, "ranges": [wanted], "planned_starts": [0], "sequence": 1, "ids": {}}
-    client, requests = connect(), list[Any]()
-    ask = client._ask
-
-    def counted(request: Any) -> socket.socket:
-        requests.append(request)
-        return ask(request)
-
-    monkeypatch.setattr(client, "_ask", counted)
-    for _ in range(2):
-        assert client.claim(CLAIM).ranges == (wanted,)
-        rows = batches_to_rows(one_by(client.read, wanted, 0, 1))
-        assert [row["offset"] for row in rows] == [at for at in range(1, 40) if at % 7]
-    assert len(requests) == 2
-    wait_until(lambda: coordinator.acknowledged == [wanted, wanted], 5, "both reads to be told")
-
-    client.claim(CLAIM)
-    coordinator.slot |= {"agent": False}
-    client.claim(CLAIM)
-    assert hello(client)
-    coordinator.slot |= {"agent": True, "error": "FENCED_INSTANCE_ID"}
-    client.claim(CLAIM)
-    assert hello(client)
-    assert len(coordinator.acknowledged) == 2
-
-
 def test_a_coordinator_that_does_not_answer(name: str, coordinator: Coordinator, connect: Connect) -> None:
     """The client learns so at once, and still has from the agent what it has fetched; it is answered when the coordinator is back."""
     coordinator.away = True
     client = connect()
     for _ in range(2):
-        with pytest.raises(CoordinatorSilent):
-            client.claim(CLAIM)
+        assert client.claim(CLAIM) is None
         assert [at for at, _ in one_by(client.read, Range("t", 0, 17, 20), 0, 1)][-1] == 20
     coordinator.away = False
     assert client.claim(CLAIM) == calls.ClaimReply()
-
-
-def test_nothing_else_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
-    """Neither requests of the group nor a stranger's claims reach the coordinator, nor what is no text."""
-    with pytest.raises(AgentTimeout, match="gone"):
-        connect("another-token").claim(CLAIM)
-    for wrong in ({"action": "LeaveGroup", "body": "{}", "reply": False}, {"action": "Claim", "body": {}}):
-        said = json.dumps({"token": TOKEN, **wrong}).encode()
-        with socket.socket(socket.AF_UNIX) as stranger:
-            stranger.settimeout(5)
-            stranger.connect(b"\0" + name.encode())
-            stranger.sendall(len(said).to_bytes(4, "big") + said)
-            assert stranger.recv(1) == b""
-    assert coordinator.heard == []
 
 
 def test_nobody_there(name: str, connect: Connect) -> None:
@@ -292,109 +229,30 @@ def test_nobody_there(name: str, connect: Connect) -> None:
         list(one_by(connect().read, Range("t", 0, 17, 20), 0, 1))
 
 
-RECORDS = 60_000
-TIMEOUT_S = 2.0
+class Frozen:
+    """Serves half of a range, and then stands still."""
+
+    def __init__(self) -> None:
+        self.thawed = threading.Event()
+
+    def serve(self, *_: Any, **__: Any) -> Iterator[Served]:
+        """One step."""
+        yield Served([(0, 10)])
+        assert self.thawed.wait(30)
+        yield Served([(0, 20)])
 
 
-def continue_directly(mock: MockCluster, client: TaskClient, strike: Callable[[], None]) -> tuple[list[Any], str]:
-    """Read a range, strike after the first piece, read the rest directly; returns all rows and the reason given."""
-    wanted, at = Range("t", 0, 100, RECORDS), 100
-    rows: list[Any] = []
-    with pytest.raises(AgentTimeout) as caught:
-        for count, (next_offset, batch) in enumerate(one_by(client.read, wanted, 0, 1)):
-            rows += [] if batch is None else batch.to_pylist()
-            at = next_offset
-            if count == 0:
-                strike()
-    assert 100 < at < RECORDS, "the agent was struck in the middle of the range"
-    rows += direct({"bootstrap.servers": mock.bootstrap}, [wanted._replace(start=at)], columns=KAFKA_ROW)[wanted.tp]
-    return rows, str(caught.value)
-
-
-@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
-def test_an_agent_struck_in_mid_range(
-    mock_broker: MockCluster, name: str, how: signal.Signals, connect: Connect
-) -> None:
-    """Frozen or killed in the middle of a range: the direct read goes on where it stopped, no row twice, none missing."""
-    produce(mock_broker.bootstrap, "t", RECORDS, value_bytes=30)
-    with serving(name, TOKEN, mock_broker.bootstrap, "t", 1) as process:
-        client = connect(timeout_s=TIMEOUT_S)
-        assert hello(client) == process.pid
-        strike = (lambda: freeze(process.pid)) if how == signal.SIGSTOP else process.kill
-        rows, reason = continue_directly(mock_broker, client, strike)
-        assert offsets(rows) == list(range(100, RECORDS))
-        expected = direct(
-            {"bootstrap.servers": mock_broker.bootstrap}, [Range("t", 0, 100, RECORDS)], columns=KAFKA_ROW
-        )
-        assert rows == expected[TopicPartition("t", 0)]
-        assert ("agent.timeout.ms" in reason) == (how == signal.SIGSTOP)
-        began = time.monotonic()
-        with pytest.raises(AgentTimeout):
-            list(one_by(client.read, Range("t", 0, 0, 10), 0, 1))
-        assert time.monotonic() - began < TIMEOUT_S, "a lost agent is asked once"
-
-
-def test_a_thawed_agent_acknowledges_nothing(mock_broker: MockCluster, name: str, connect: Connect) -> None:
-    """A range that its client gave up on is not reported as served when the agent comes to itself."""
-    produce(mock_broker.bootstrap, "t", RECORDS, value_bytes=30)
-    with serving(name, TOKEN, mock_broker.bootstrap, "t", 1) as process:
-        client = connect(timeout_s=1)
-        continue_directly(mock_broker, client, lambda: freeze(process.pid))
-        process.send_signal(signal.SIGCONT)
-        again = connect()
-        hold_for(partial(hello, again), 1, "the agent answers")
-        rows = batches_to_rows(one_by(again.read, Range("t", 0, 0, 5), 0, 2))
-        assert offsets(rows) == [0, 1, 2, 3, 4]
-        assert process.stdout is not None
-        assert process.stdout.readline() == "served t 0 0 5\n"
-
-
-def used(pid: int) -> int:
-    """How many descriptors a process has."""
-    return int(psutil.Process(pid).num_fds())
-
-
-@contextmanager
-def crowd(name: str, size: int) -> Iterator[list[socket.socket]]:
-    """So many connections that say nothing."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(closing(connection(name))) for _ in range(size)]
-
-
-def connection(name: str) -> socket.socket:
-    """A connection to a server."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(10)
-    made.connect(b"\0" + name.encode())
-    return made
-
-
-def test_a_process_without_descriptors_ends_at_once(name: str, mock_broker: MockCluster) -> None:
-    """The next task hears so rather than wait for its time-out, and starts another process."""
-    mock_broker.create_topic("ahead", 1)
-    produce(mock_broker.bootstrap, "ahead", 100)
-    with serving(name, TOKEN, mock_broker.bootstrap, "ahead", 1) as process:
-        before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used(process.pid) + 8, before[1]))
-        with crowd(name, 12):
-            assert process.wait(30) == 1
-        with closing(TaskClient(name, TOKEN, 30)) as client, pytest.raises(AgentTimeout):
-            hello(client)
-
-
-def test_a_failure_to_accept_is_told_once(name: str) -> None:
-    """With the reason; a close is no failure."""
-    told: list[str] = []
-
-    def admit(_: socket.socket) -> bool:
-        raise RuntimeError("can't start new thread")
-
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(b"\0" + name.encode())
-    listener.listen()
-    accepting = acceptor.Acceptor(listener, admit, lambda each: each.close(), told.append)
-    accepting.start()
-    with closing(connection(name)):
-        wait_until(lambda: bool(told), 10, "the reason")
-    accepting.close()
-    assert told == ["no task's connection can be accepted: can't start new thread"]
+def test_an_agent_that_falls_silent_is_asked_once(name: str, connect: Connect) -> None:
+    """What came whole has been handed out; the reason names the option; what was given up is not reported as served."""
+    frozen, acknowledged = Frozen(), list[Range]()
+    with closing(new_server(name, TOKEN, frozen, acknowledged.extend)) as server:
+        server.start()
+        client = connect(timeout_s=0.3)
+        steps = client.read([Range("t", 0, 0, 20)], [0], 1)
+        assert list(next(steps).positions) == [(0, 10)]
+        with pytest.raises(AgentTimeout, match=r"agent\.timeout\.ms"):
+            next(steps)
+        frozen.thawed.set()
+        with pytest.raises(AgentTimeout, match=r"agent\.timeout\.ms"):
+            client.claim(CLAIM)
+    assert acknowledged == []

@@ -17,7 +17,6 @@ from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import SILENT_S, Prefetcher
-from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
@@ -36,7 +35,7 @@ from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, Fe
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay, RelayedReader
 from sparkcohort.runtime.shell.rpc.clock import now_ms
 from tests.kit.broker import Broker
-from tests.kit.buffered import buffered
+from tests.kit.buffered import buffered, silent
 from tests.kit.produce import produce
 from tests.kit.ranges import batches_to_rows, offsets
 from tests.kit.relay import Relay as Way
@@ -77,6 +76,9 @@ def topic(ways: TwoWays, topic: str) -> str:
     return topic
 
 
+SILENT = "its leader does not answer here"
+
+
 class Everything(list[TopicPartition]):
     """All partitions there may be."""
 
@@ -96,16 +98,16 @@ def test_a_leader_that_falls_silent_is_noticed_and_waited_for_no_more(ways: TwoW
     tps = {TopicPartition(topic, number): 0 for number in range(2)}
     prefetcher.assign(tps)
     wait_until(lambda: all(stats.position == 1_000 for stats in buffered(prefetcher).values()), 30, "all to be fetched")
-    hold_for(lambda: not prefetcher.silent(), 1.0, "nobody is silent")
+    hold_for(lambda: not silent(prefetcher), 1.0, "nobody is silent")
     ways.way.hold()
-    wait_until(lambda: len(prefetcher.silent()) == 2, 30, "the silence to be noticed")
-    assert all(position == 1_000 and why.startswith(SILENT) for position, why in prefetcher.silent().values())
+    wait_until(lambda: len(silent(prefetcher)) == 2, 30, "the silence to be noticed")
+    assert all(position == 1_000 and why.startswith(SILENT) for position, why in silent(prefetcher).values())
     wanted = Range(topic, 0, 990, 1_010)
     steps = list(prefetcher.serve([wanted], [0], 1))
     assert sum(step.batch.num_rows for step in steps if step.batch is not None) == 10
     assert steps[-1].missed[0][1].startswith(SILENT)
     ways.way.release()
-    wait_until(lambda: not prefetcher.silent(), 30, "the leader to be heard again")
+    wait_until(lambda: not silent(prefetcher), 30, "the leader to be heard again")
     prefetcher.close()
 
 
@@ -119,11 +121,11 @@ def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str, monkeypatc
     prefetcher = Prefetcher(ways.cut_off)
     try:
         prefetcher.assign({tp: 1_000})
-        hold_for(lambda: not prefetcher.silent(), SILENT_S + slow_s + 2, "a slow leader is heard")
+        hold_for(lambda: not silent(prefetcher), SILENT_S + slow_s + 2, "a slow leader is heard")
         assert probe_leaders(ways.cut_off, {tp: 1_000}, PROBE_S) == frozenset()
         ways.way.hold()
-        hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a pause in an answer is no silence yet")
-        wait_until(lambda: tp in prefetcher.silent(), SILENT_S + slow_s + 30, "a long one to be one")
+        hold_for(lambda: not silent(prefetcher), SILENT_S + 2, "a pause in an answer is no silence yet")
+        wait_until(lambda: tp in silent(prefetcher), SILENT_S + slow_s + 30, "a long one to be one")
     finally:
         ways.way.rate(None)
         ways.way.release()

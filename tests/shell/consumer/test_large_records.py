@@ -184,7 +184,7 @@ def test_a_record_that_can_not_be_had_is_not_asked_for_without_end(mock_broker: 
     tp = TopicPartition(topic, 0)
     prefetcher.assign({tp: 0})
     wait_until(lambda: buffered(prefetcher)[tp].error, 20, "the error")
-    buffer = prefetcher._buffers[tp]
+    buffer = prefetcher._owned.by_partition[tp]
     wait_until(lambda: buffer.failures >= 3, 30, "three tries")
     tried = buffer.failures
     assert buffer.retry_at > 0

@@ -14,7 +14,7 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
-from tests.kit.buffered import buffered
+from tests.kit.buffered import buffered, waits
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
@@ -72,7 +72,7 @@ def test_waits_are_told_while_they_last(mock_broker: MockCluster) -> None:
         told: list[tuple[TopicPartition, FetchProgress]] = []
 
         def long_enough() -> bool:
-            told.extend(prefetcher.waits().items())
+            told.extend(waits(prefetcher).items())
             return sum(seen.waited_ms for _, seen in told) >= 400
 
         wait_until(long_enough, 20, "a wait, told in pieces", every_s=0.1)
@@ -80,7 +80,7 @@ def test_waits_are_told_while_they_last(mock_broker: MockCluster) -> None:
         assert {(tp, seen.position) for tp, seen in told} == {(A, 10)}
         produce(mock_broker.bootstrap, "t", 1, first=10)
         waiting.result(30)
-    prefetcher.waits()
-    assert prefetcher.waits() == {}
-    assert prefetcher.waits([B, TopicPartition("other", 0)]) == {B: (10, 0.0)}
+    waits(prefetcher)
+    assert waits(prefetcher) == {}
+    assert waits(prefetcher, B, TopicPartition("other", 0)) == {B: (10, 0.0)}
     prefetcher.close()

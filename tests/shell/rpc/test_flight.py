@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyarrow import flight
 
-from sparkcohort.runtime.shell.agent import member_reports, query_member
+from sparkcohort.runtime.shell.agent import member_reports
 from sparkcohort.runtime.shell.rpc.flight import (
     REPORTS,
     CoordinatorRefused,
@@ -369,11 +369,9 @@ def test_no_connection_is_left_for_a_report(served: Served) -> None:
 
 def test_what_members_report_is_known_as_reports() -> None:
     """By name: whoever adds one is told here."""
-    told = [
-        re.findall(r'(?:_report|_submit|link\.call)\(\s*"(\w+)"', getsource(each))
-        for each in (member_reports, query_member)
-    ]
-    assert {name for names in told for name in names} | {"Delivered"} == REPORTS
+    source = getsource(member_reports)
+    names = {*re.findall(r"_submit\(calls\.(\w+)", source), *re.findall(r'(?:link\.call\(|_call, )"(\w+)"', source)}
+    assert names | {"Delivered"} == REPORTS
 
 
 def test_a_gone_server_is_unreachable(served: Served) -> None:

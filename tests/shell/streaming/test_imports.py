@@ -20,6 +20,7 @@ OBSERVERS = ("prometheus_client", "sparkcohort.runtime.shell.observe.metrics", "
 AGENTS = (
     "sparkcohort.runtime.shell.agent.agent",
     "sparkcohort.runtime.shell.agent.buffers",
+    "sparkcohort.runtime.member.machine",
     "sparkcohort.streaming.agent_start",
 )
 TASKS = ("sparkcohort.streaming.task", "sparkcohort.runtime.shell.agent.task_client", "sparkcohort.assignors")

