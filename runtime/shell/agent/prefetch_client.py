@@ -72,7 +72,8 @@ class PrefetchClient:
     ) -> dict[TopicPartition, str]:
         """The ids of the topics of records that have come: the cluster is asked where one is expected, and the client tells none."""
         ids = {event.tp: self.source.topic_id(event.tp) for event in events}
-        doubted = {tp.topic for tp, topic_id in ids.items() if not topic_id and expected(tp)}
+        records = {event.tp for event in events if not isinstance(event, PartitionError)}
+        doubted = {tp.topic for tp in records if not ids[tp] and expected(tp)}
         with contextlib.suppress(KafkaException):  # no broker answers: they stay unknown
             answer = blocking_client.topic_ids(self.source.cluster, doubted)
             ids = {tp: topic_id or answer.get(tp.topic, "") for tp, topic_id in ids.items()}
