@@ -33,7 +33,6 @@ def kafka_status(group: KafkaGroup) -> dict[str, Any]:
         "protocol": description.partition_assignor,
         "coordinator": f"{description.coordinator.host}:{description.coordinator.port} ({description.coordinator.id})",
         "members": members,
-        "pending_members": [],
         "partitions": [_partition(tp, committed.get(tp), ends[tp], owners.get(tp)) for tp in partitions],
     }
 

@@ -57,7 +57,6 @@ MEMBERS_VERBOSE: Final = (
 STATE: Final = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
 STATE_VERBOSE: Final = (
     "GENERATION",
-    "#PENDING",
     "IN-STATE-FOR",
     "REBALANCES",
     "PARTITIONS-MOVED",
@@ -218,11 +217,7 @@ def members(status: Status, *, verbose: bool = False, select: Callable[[Items], 
     Owned partitions stand with their assignment generation, ``orders-0..4@1002``.  AWAITED are those that other members
     have yet to revoke.  The last rows are member ids that were issued and not used yet.
     """
-    unused = {"state": "pending", "owned": (), "generations": (), "target": ()}
-    objects = [
-        _member(status["group"], row)
-        for row in (*status["members"], *({**unused, **row} for row in status["pending_members"]))
-    ]
+    objects = [_member(status["group"], row) for row in status["members"]]
     columns = MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS
     return view_of(columns, select(objects), _CELLS, narrow=() if verbose else ("GROUP", "HOST"))
 
@@ -243,13 +238,7 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         **{key: row.get(key) for key in ("executor", "rack", "cores", "pid", "heartbeat_age_ms", "load")},
         "current_assignment": owned,
         "target_assignment": [{"topic": topic, "partition": partition} for topic, partition in row["target"]],
-        "expires_in_ms": row.get("expires_in_ms"),
     }
-
-
-def _member_state(item: Mapping[str, Any]) -> str:
-    time_left = item["expires_in_ms"]
-    return f"{item['member_state']}{'' if time_left is None else f', {duration(time_left)} left'}"
 
 
 def _by_generation(item: Mapping[str, Any]) -> str | None:
@@ -277,7 +266,6 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         "state": status["state"],
         "members": len(status["members"]),
         "generation": status["generation"],
-        "pending_members": len(status["pending_members"]),
         "in_state_ms": status["state_age_ms"],
         "rebalances": status["rebalance_totals"]["count"],
         "partitions_moved": status["partitions_moved"],
@@ -334,7 +322,7 @@ def _optional(key: str, describe: Callable[[Any], object]) -> Callable[[Mapping[
 
 _CELLS: Final[Cells] = {
     "AGE": _optional("lag_seconds", lambda seconds: duration(1000 * seconds)),
-    "MEMBER-STATE": _member_state,
+    "MEMBER-STATE": itemgetter("member_state"),
     "LOAD-SHARE": _optional("load", lambda load: f"{100 * load['share']:.0f}%"),
     "RECORDS/S": _optional("load", lambda load: round(load["records_per_second"])),
     "BYTES/S": _optional("load", itemgetter("bytes_per_second")),
@@ -342,7 +330,6 @@ _CELLS: Final[Cells] = {
     "CURRENT-ASSIGNMENT": _by_generation,
     "TARGET-ASSIGNMENT": lambda item: ranges(map(_pair, item["target_assignment"])),
     "AWAITED": _awaited,
-    "#PENDING": itemgetter("pending_members"),
     "IN-STATE-FOR": lambda item: duration(item["in_state_ms"]),
     "REBALANCE": _optional("rebalance", _under_way),
     "SCHEDULED": _optional("scheduled_rebalance", _scheduled),

@@ -2,7 +2,7 @@
 
 An event is classified as an input (``table.Input``), the table says what the state makes of it, and one function does
 it.  Requests of members pass the gate first (``fencing``).  A step returns the records that made the change as
-well, through ``decide``; ``replay.apply`` of all records, one after another, makes the group.
+well, through ``decide``; all records, applied one after another, make the group.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.context import StepContext
 from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
 from sparkcohort.runtime.group.partition_ownership import owners
-from sparkcohort.runtime.group.replay import created
-from sparkcohort.runtime.group.state import EMPTY, EmbeddedProtocol, Group, GroupConfig, GroupMember
+from sparkcohort.runtime.group.state import EMPTY, Group, GroupConfig, GroupMember
 from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
@@ -24,13 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from sparkcohort.runtime.group.records import Record
+    from sparkcohort.runtime.group.records import GroupRecord
     from sparkcohort.runtime.protocol.messages import Action, Event
     from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 __all__ = [
     "Decision",
-    "EmbeddedProtocol",
     "Group",
     "GroupConfig",
     "GroupMember",
@@ -49,12 +47,12 @@ class Decision(NamedTuple):
 
     group: Group
     actions: tuple[Action, ...]
-    records: tuple[Record, ...]
+    records: tuple[GroupRecord, ...]
 
 
-def new_group(config: GroupConfig, embedded: EmbeddedProtocol) -> Group:
+def new_group(config: GroupConfig) -> Group:
     """An empty group whose first generation will be ``config.first_generation + 1``."""
-    return created(r.GroupCreated(config, embedded))
+    return Group(config, generation=config.first_generation)
 
 
 def step(group: Group, event: Event, now_ms: int) -> tuple[Group, tuple[Action, ...]]:
@@ -85,16 +83,12 @@ def decide(group: Group, event: Event, now_ms: int) -> Decision:
 
 def deadline(group: Group) -> int | None:
     """When the next ``Tick`` is due (absolute ms); None if only an event can change the group."""
-    phase = group.rebalance
-    due = group.sessions_due_ms
+    times = list(group.sessions.values())
     if group.sync_deadline_ms is not None:
-        due = group.sync_deadline_ms if due is None else min(due, group.sync_deadline_ms)
-    if phase and group.state is GroupState.PREPARING_REBALANCE:
-        due = phase.deadline_ms if due is None else min(due, phase.deadline_ms)
-    if group.pending:
-        expiry = min(group.pending.values())
-        due = expiry if due is None else min(due, expiry)
-    return due
+        times.append(group.sync_deadline_ms)
+    if group.rebalance and group.state is GroupState.PREPARING_REBALANCE:
+        times.append(group.rebalance.deadline_ms)
+    return min(times, default=None)
 
 
 def owned(group: Group, member_id: str) -> Mapping[TopicPartition, int]:
@@ -169,7 +163,6 @@ _INPUTS: Mapping[type, Input] = {
 }
 
 _EFFECTS: Mapping[Effect, Callable[[StepContext, int, Any], None]] = {
-    Effect.ISSUE_ID: joins.issue_id,
     Effect.ADD: joins.add,
     Effect.ADD_AND_START: joins.add_and_start,
     Effect.PARK: joins.park,

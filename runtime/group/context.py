@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from sparkcohort.runtime.group.records import Record
+    from sparkcohort.runtime.group.records import GroupRecord
     from sparkcohort.runtime.group.state import Group
 
 # Errors that tell a member what to do next; every other error is a refusal (see the essay in ``table``).
-SIGNALS = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED})
+SIGNALS = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 @dataclass(slots=True)
@@ -31,11 +30,11 @@ class StepContext:
     group: Group
     now_ms: int
     actions: list[p.Action] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
+    records: list[GroupRecord] = field(default_factory=list)
 
-    def record(self, record: Record) -> None:
+    def record(self, record: GroupRecord) -> None:
         """Applies a record to the group and keeps it."""
-        self.group = apply(self.group, record)
+        self.group = record.apply(self.group)
         self.records.append(record)
 
     def answer(self, correlation: int, reply: p.Reply) -> None:

@@ -1,7 +1,7 @@
 """The one gate that every member's request passes before anything else looks at it.
 
-Instance id, then member id, then generation, in this order: so a replaced static member learns that it is fenced, not
-that it is unknown (Kafka: ``GroupCoordinator.validateCurrentMember``; librdkafka's mock: ``check_state``).
+Instance id with its member id, then generation, in this order: so a replaced member learns that it is fenced, not that
+it is unknown.  Every member has an instance id (Kafka: ``GroupCoordinator.validateCurrentMember``; librdkafka's mock: ``check_state``).
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ class Verdict(NamedTuple):
 PASS = Verdict(ErrorCode.NONE)
 
 
-def gate(group: Group, instance_id: str | None, member_id: str, generation: int | None) -> Verdict:
+def gate(group: Group, instance_id: str, member_id: str, generation: int | None) -> Verdict:
     """Check a request's sender; a generation of None is not checked (joins, leaves, and commits: see ``partition_ownership``)."""
-    if instance_id is not None:
-        holder = group.instances.get(instance_id)
-        if holder is None:
-            past = _past(group, member_id)
-            return Verdict(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has instance id {instance_id}{past}")
-        if holder != member_id:
-            return Verdict(ErrorCode.FENCED_INSTANCE_ID, f"instance id {instance_id} belongs to {holder} now")
-    if member_id not in group.members:
-        return Verdict(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id or 'no id'} is no member{_past(group, member_id)}")
+    holder = group.instances.get(instance_id)
+    if holder is None:
+        past = _past(group, member_id)
+        return Verdict(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has instance id {instance_id}{past}")
+    if holder != member_id:
+        return Verdict(ErrorCode.FENCED_INSTANCE_ID, f"instance id {instance_id} belongs to {holder} now")
     if generation is not None and generation != group.generation:
         return Verdict(ErrorCode.ILLEGAL_GENERATION, f"the group is in generation {group.generation}, not {generation}")
     return PASS

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from sparkcohort.runtime.group import partition_ownership, rebalance
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
-from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.group.state import GroupMember
 from sparkcohort.runtime.group.table import GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
@@ -36,18 +35,14 @@ def admit(group: Group, request: p.JoinGroup) -> Verdict:
         return Verdict(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has its {config.max_size} members")
     if (verdict := _check_protocols(group, request)) is not PASS:
         return verdict
-    if request.member_id == p.UNKNOWN_MEMBER or _has_issued_id(group, request):
+    if request.member_id == p.UNKNOWN_MEMBER:
         return PASS
     return gate(group, request.group_instance_id, request.member_id, None)
 
 
-def _has_issued_id(group: Group, request: p.JoinGroup) -> bool:
-    return request.member_id in group.pending and request.group_instance_id is None
-
-
 def _has_room(group: Group, request: p.JoinGroup) -> bool:
     if group.state is GroupState.PREPARING_REBALANCE:
-        slot = request.member_id or group.instances.get(request.group_instance_id or "", "")
+        slot = request.member_id or group.instances.get(request.group_instance_id, "")
         return slot in group.joins or len(group.joins) < group.config.max_size
     is_member = request.member_id in group.members or request.group_instance_id in group.instances
     return is_member or not group.members or len(group.members) < group.config.max_size
@@ -71,12 +66,8 @@ def _check_protocols(group: Group, request: p.JoinGroup) -> Verdict:
 def classify_join(group: Group, request: p.JoinGroup) -> Input:
     """What an admitted join asks of this group."""
     if request.member_id == p.UNKNOWN_MEMBER:
-        if request.group_instance_id is None:
-            return Input.ASK_ID
         old_id = group.instances.get(request.group_instance_id)
         return Input.JOIN_NEW if old_id is None else _classify_takeover(group, old_id, request)
-    if _has_issued_id(group, request):
-        return Input.JOIN_NEW
     member = group.members[request.member_id]
     # Overtaken by a later join of the member: its list of owned partitions is older than the group's.
     if 0 < request.attempt <= member.attempt:
@@ -88,30 +79,19 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
 
 def _classify_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input:
     returned = _member(request, old_id)
-    updated = apply(group, r.MemberUpdated(returned))
+    updated = r.MemberUpdated(returned).apply(group)
     is_same = rebalance.choose_protocol(updated) == group.protocol_name
     is_same = is_same and partition_ownership.same_subscription(group, group.members[old_id], returned)
     return Input.TAKEOVER if is_same else Input.TAKEOVER_CHANGED
 
 
 def refuse_join(context: StepContext, correlation: int, request: p.JoinGroup, verdict: Verdict) -> None:
-    """Answer with the reason; in a full group the member, or its issued id, is removed (Kafka: ``acceptJoiningMember``)."""
+    """Answer with the reason; in a full group the member is removed (Kafka: ``acceptJoiningMember``)."""
     context.answer_error(correlation, request, verdict.error, verdict.message)
-    if verdict.error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
-        return
-    if _has_issued_id(context.group, request):
-        context.record(r.IdDropped(request.member_id, "the group has reached its maximum size"))
-        rebalance.check_joined(context)
-    elif gate(context.group, request.group_instance_id, request.member_id, None) is PASS:
+    is_full = verdict.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    if is_full and gate(context.group, request.group_instance_id, request.member_id, None) is PASS:
         rebalance.remove(context, request.member_id, "the group has reached its maximum size")
         rebalance.on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.GROUP_FULL, (request.member_id,)))
-
-
-def issue_id(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
-    """Tell a newcomer its id and wait for it to join with that (KIP-394)."""
-    member_id = _new_id(context, request)
-    context.record(r.IdIssued(member_id, context.now_ms + request.session_timeout_ms))
-    context.answer(correlation, p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
 
 
 def add(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
@@ -163,38 +143,35 @@ def answer_join(context: StepContext, correlation: int, request: p.JoinGroup) ->
 
 
 def take_over(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
-    """A static member is back: it gets its predecessor's assignment, without a rebalance (KIP-345, KIP-814)."""
+    """A member is back: it gets its predecessor's assignment, without a rebalance (KIP-345, KIP-814)."""
     member_id, old_partitions = _replace(context, request)
-    partition_ownership.inherit(context, member_id, old_partitions)
+    partition_ownership.assign(context, member_id)
     context.record(r.JoinsAnswered((member_id,), context.now_ms))
     leads = member_id == context.group.leader
     context.answer(correlation, rebalance.join_reply(context.group, member_id, skip_assignment=leads))
     # Partitions that its predecessor was about to give up: no member owns them now.
     if count := len(set(old_partitions).difference(partition_ownership.owners(context.group))):
-        instance_id = request.group_instance_id or ""
-        reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), instance_id, count)
+        reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), request.group_instance_id, count)
         rebalance.on_internal_event(context, Input.TRIGGER, reason)
 
 
 def take_over_and_park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
-    """A static member is back during the join phase."""
-    member_id, old_partitions = _replace(context, request)
-    partition_ownership.assign_pending(context, old_partitions)
+    """A member is back during the join phase."""
+    member_id, _ = _replace(context, request)
     context.record(r.JoinParked(member_id, correlation))
     rebalance.check_joined(context)
 
 
 def take_over_and_start(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
-    """A static member is back while an assignment is awaited, or so changed that another protocol would be chosen."""
-    member_id, old_partitions = _replace(context, request)
-    partition_ownership.assign_pending(context, old_partitions)
+    """A member is back while an assignment is awaited, or so changed that another protocol would be chosen."""
+    member_id, _ = _replace(context, request)
     context.record(r.JoinParked(member_id, correlation))
-    instance_id = request.group_instance_id or ""
-    rebalance.start(context, Reason(Cause.MEMBER_REPLACED, (member_id,), instance_id, said=_member_reason(request)))
+    reason = Reason(Cause.MEMBER_REPLACED, (member_id,), request.group_instance_id, said=_member_reason(request))
+    rebalance.start(context, reason)
 
 
 def _add(context: StepContext, correlation: int, request: p.JoinGroup) -> str:
-    member_id = request.member_id or _new_id(context, request)
+    member_id = _new_id(context, request)
     context.record(r.MemberAdded(_member(request, member_id), request.protocol_type))
     limit_ms = context.now_ms + context.group.config.new_member_join_timeout_ms
     context.record(r.JoinParked(member_id, correlation, limit_ms))
@@ -207,16 +184,16 @@ def _park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     if (earlier := context.group.joins.get(member_id)) is not None:
         reply = p.JoinGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id, message="it joined again")
         context.answer(earlier, reply)
-    member = _member(request, member_id, context.group.members[member_id].group_instance_id)
+    member = _member(request, member_id)
     context.record(r.MemberUpdated(member))
     context.record(r.JoinParked(member_id, correlation))
     partition_ownership.revoke_unclaimed(context, member)
 
 
 def _replace(context: StepContext, request: p.JoinGroup) -> tuple[str, tuple[TopicPartition, ...]]:
-    """Put a new member in a static member's slot: the new id, and what the old one owned."""
+    """Put a new member in the slot of its instance id: the new id, and what the old one owned."""
     group = context.group
-    old_id = group.instances[request.group_instance_id or ""]
+    old_id = group.instances[request.group_instance_id]
     new_id = _new_id(context, request)
     message = f"instance id {request.group_instance_id} belongs to {new_id} now"
     if (correlation := group.joins.get(old_id)) is not None:
@@ -225,16 +202,16 @@ def _replace(context: StepContext, request: p.JoinGroup) -> tuple[str, tuple[Top
     if (correlation := group.syncs.get(old_id)) is not None:
         context.answer(correlation, p.SyncGroupReply(ErrorCode.FENCED_INSTANCE_ID, message=message))
     old_partitions = tuple(group.owned.get(old_id, ()))
-    context.record(r.MemberReplaced(old_id, _member(request, new_id), context.now_ms))
+    context.record(r.MemberReplaced(old_id, _member(request, new_id)))
     context.actions.append(p.Removed(old_id, message))
     return new_id, old_partitions
 
 
-def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None) -> GroupMember:
+def _member(request: p.JoinGroup, member_id: str) -> GroupMember:
     timeout_ms = request.rebalance_timeout_ms
     return GroupMember(
         member_id,
-        request.group_instance_id if instance_id is None else instance_id,
+        request.group_instance_id,
         request.client_id,
         request.client_host,
         request.session_timeout_ms,
@@ -246,9 +223,7 @@ def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None
 
 def _new_id(context: StepContext, request: p.JoinGroup) -> str:
     """An id that no other member of any run has: the salt differs by run, the number by member."""
-    serial = context.group.serial + 1
-    context.record(r.SerialTaken(serial))
-    name = request.group_instance_id or request.client_id or "member"
+    name, serial = request.group_instance_id, context.group.serial + 1
     salt = context.group.config.member_id_salt
     return f"{name}-{salt}-{serial}" if salt else f"{name}-{serial}"
 

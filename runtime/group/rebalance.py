@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sparkcohort.runtime.group import partition_ownership
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.state import JoinPhase
 from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
@@ -57,24 +56,16 @@ def rebalance_timeout_ms(group: Group) -> int:
 
 
 def check_joined(context: StepContext, _reason: Reason = NO_REASON) -> None:
-    """End the join phase if its time is up, or no member is outside its join and no issued id unused (KIP-394)."""
+    """End the join phase if its time is up, or every member waits in its join."""
     group, phase = context.group, context.group.rebalance
     if group.state is not GroupState.PREPARING_REBALANCE or phase is None:
         return
-    complete = len(group.joins) == len(group.members) and not group.pending
-    if complete or phase.deadline_ms <= context.now_ms:
-        _conclude(context)
-
-
-def _conclude(context: StepContext) -> None:
-    """Remove dynamic members that did not rejoin; the table says what follows with the rest."""
-    for member_id, member in context.group.members.items():
-        # KIP-345: an absent static member keeps its slot until its session ends.
-        if member_id not in context.group.joins and member.group_instance_id is None:
-            remove(context, member_id, "it did not rejoin within the rebalance timeout")
-    if not context.group.members:
+    if len(group.joins) < len(group.members) and context.now_ms < phase.deadline_ms:
+        return
+    # KIP-345: an absent member keeps its slot until its session ends.
+    if not group.members:
         on_internal_event(context, Input.NONE_LEFT)
-    elif not context.group.joins:
+    elif not group.joins:
         on_internal_event(context, Input.NONE_REJOINED)
     else:
         on_internal_event(context, Input.ALL_JOINED)
@@ -91,10 +82,9 @@ def _empty_out(context: StepContext, _reason: Reason) -> None:
 def _complete_join(context: StepContext, _reason: Reason) -> None:
     """Elect a leader, choose the protocol, raise the generation, answer all joins; from now on each member owes a sync."""
     group = context.group
-    if group.leader not in group.joins:
-        context.record(r.LeaderElected(next(m for m in group.members if m in group.joins)))
+    leader = group.leader if group.leader in group.joins else next(m for m in group.members if m in group.joins)
     sync_deadline_ms = context.now_ms + rebalance_timeout_ms(group)
-    context.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), sync_deadline_ms))
+    context.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), leader, sync_deadline_ms))
     parked = context.group.joins
     context.record(r.JoinsAnswered(tuple(parked), context.now_ms))
     for member_id, correlation in parked.items():
@@ -173,38 +163,23 @@ def remove(context: StepContext, member_id: str, reason: str) -> None:
         context.answer(correlation, p.JoinGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, message=message))
     if (correlation := group.syncs.get(member_id)) is not None:
         context.answer(correlation, p.SyncGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, message=message))
-    partitions = tuple(group.owned.get(member_id, ()))
-    context.record(r.MemberRemoved(member_id, reason, context.now_ms))
+    context.record(r.MemberRemoved(member_id, reason))
     context.actions.append(p.Removed(member_id, reason))
-    partition_ownership.assign_pending(context, partitions)
 
 
 def expire(context: StepContext) -> None:
-    """Act on what is due: issued ids, sessions, the join phase, syncs that are owed."""
-    _expire_ids(context)
+    """Act on what is due: sessions, the join phase, syncs that are owed."""
     _expire_sessions(context)
     check_joined(context)
     _expire_syncs(context)
 
 
-def _expire_ids(context: StepContext) -> None:
-    expired = [m for m, deadline_ms in context.group.pending.items() if deadline_ms <= context.now_ms]
-    for member_id in expired:
-        context.record(r.IdDropped(member_id, "it was not used within the session timeout"))
-    if expired:
-        check_joined(context)
-
-
 def _expire_sessions(context: StepContext) -> None:
-    due_ms = context.group.sessions_due_ms
-    if due_ms is None or due_ms > context.now_ms:
-        return
     expired = [m for m, deadline_ms in context.group.sessions.items() if deadline_ms <= context.now_ms]
     for member_id in expired:
         reason = f"its session of {context.group.members[member_id].session_timeout_ms} ms expired"
         # Only a newcomer has a session while it joins (``JoinParked``).
         remove(context, member_id, "its first join took too long" if member_id in context.group.joins else reason)
-    context.record(r.SessionsChecked(min(context.group.sessions.values(), default=None)))
     if expired:
         on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.SESSIONS_EXPIRED, tuple(expired)))
 

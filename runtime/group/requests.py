@@ -44,7 +44,7 @@ def store_assignment(context: StepContext, correlation: int, request: p.SyncGrou
     park_sync(context, correlation, request)
     assignments = dict(request.assignments)
     context.record(r.AssignmentStored(tuple((m, assignments.get(m, b"")) for m in context.group.members)))
-    partition_ownership.assign(context)
+    partition_ownership.assign(context, *context.group.members)
     rebalance.answer_syncs(context, ErrorCode.NONE)
     _end_rebalance(context)
 
@@ -102,22 +102,17 @@ def _renew_session(context: StepContext, member_id: str) -> None:
 
 def leave(context: StepContext, correlation: int, request: p.LeaveGroup) -> None:
     """Take out each member named, then rebalance once (KIP-345)."""
-    members_before, ids_before = context.group.members, context.group.pending
+    members_before = context.group.members
     outcome = tuple((leaving, _leave(context, request, leaving)) for leaving in request.members)
     context.answer(correlation, p.LeaveGroupReply(ErrorCode.NONE, outcome))
     if context.group.members is not members_before:
         left_ids = tuple(m for m in members_before if m not in context.group.members)
         rebalance.on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.MEMBERS_LEFT, left_ids))
-    elif context.group.pending is not ids_before:
-        rebalance.check_joined(context)
 
 
 def _leave(context: StepContext, request: p.LeaveGroup, leaving: p.LeavingMember) -> ErrorCode:
-    group, member_id, instance_id = context.group, leaving.member_id, leaving.group_instance_id
-    if member_id in group.pending:
-        context.record(r.IdDropped(member_id, "it left before it joined"))
-        return ErrorCode.NONE
-    verdict = gate(group, instance_id, member_id, None)
+    member_id = leaving.member_id
+    verdict = gate(context.group, leaving.group_instance_id, member_id, None)
     if verdict is not PASS:
         context.count_refusal(request, verdict.error, member_id=member_id)
         return verdict.error
@@ -160,7 +155,6 @@ def describe(context: StepContext, correlation: int, _request: p.DescribeGroup) 
             group.protocol_name if stable else "",
             group.leader,
             tuple(_describe(group, member, context.now_ms, stable=stable) for member in group.members.values()),
-            tuple(group.pending),
         ),
     )
 

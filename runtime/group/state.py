@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from typing import Protocol as Interface
 
 from msgspec import Struct
 
@@ -18,19 +17,6 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
-
-
-class EmbeddedProtocol(Interface):
-    """How the otherwise opaque bytes of members and leader name partitions."""
-
-    def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
-        """The partitions that an assignment gives; ValueError when the bytes can't be read."""
-
-    def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
-        """The partitions that a member's metadata says it still holds; ValueError when the bytes can't be read."""
-
-    def subscription(self, metadata: bytes) -> object:
-        """What a member's metadata asks for, to be compared with what it asked for before; ValueError likewise."""
 
 
 class GroupConfig(Struct, frozen=True):
@@ -50,7 +36,7 @@ class GroupMember(Struct, frozen=True):
     """One member as the group knows it; ``attempt`` is that of its last join."""
 
     member_id: str
-    group_instance_id: str | None
+    group_instance_id: str
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -86,7 +72,6 @@ class Group(Struct, frozen=True):
     """One consumer group (Kafka: ``ClassicGroup``); beside each field what always holds of it."""
 
     config: GroupConfig
-    embedded: EmbeddedProtocol
     state: GroupState = GroupState.EMPTY  # changes as ``LEGAL_PREVIOUS`` says, but for a new coordinator
     generation: int = 0  # never falls; rises by one when a join phase ends
     protocol_type: str = ""  # the first member's; all others have the same
@@ -94,22 +79,18 @@ class Group(Struct, frozen=True):
     leader: str = ""  # a member, if there is any: the first in joining order unless another was elected
     members: Mapping[str, GroupMember] = EMPTY  # by id, in joining order
     # Instance id to the one member that has it (KIP-345):
-    instances: Mapping[str, str] = EMPTY
+    instances: Mapping[str, str] = EMPTY  # every member has one
     supporters: Mapping[str, int] = EMPTY  # how many members offer a protocol; none has 0
-    pending: Mapping[str, int] = EMPTY  # ids issued and not used: no members; their expiry
     joins: Mapping[str, int] = EMPTY  # of members: the correlation of each parked JoinGroup
     syncs: Mapping[str, int] = EMPTY  # likewise SyncGroup; only while Completing
     unsynced: frozenset[str] = frozenset()  # members that owe this generation a sync; empty without a deadline
     sync_deadline_ms: int | None = None  # None exactly if no member owes a sync
     # Of each member that isn't parked; a newcomer has both:
     sessions: Mapping[str, int] = EMPTY
-    sessions_due_ms: int | None = None  # no session ends before; None while there is none to look at
     rebalance: JoinPhase | None = None  # from the first join or loss until the leader's assignment is stored
     assignments: Mapping[str, bytes] = EMPTY  # the leader's; none if it gave none
-    # By member, since which generation:
+    # By member, since which generation; no partition has two owners:
     owned: Mapping[str, Mapping[TopicPartition, int]] = EMPTY
-    # No partition has two owners.  What is assigned while another still owns it is pending, with its assignment generation:
-    pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = EMPTY
     # As a rebalance ended:
     previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = EMPTY
     # Outlives members, and the group's end:

@@ -8,13 +8,14 @@ else chooses.  Every (state, input) has a cell: no combination is left to chance
 
 What the table can't say:
 
-* **The gate comes first.**  A request's sender is checked in one place before the table is consulted: instance id, member
-  id, generation, in this order (``fencing.gate``).  So a row for a member's request only ever meets a member.
+* **The gate comes first.**  A request's sender is checked in one place before the table is consulted: instance id with its
+  member id, generation, in this order (``fencing.gate``).  So a row for a member's request only ever meets a member.
+* **Every member is static** (KIP-345): an executor's agent and the driver have an instance id each, and keep their slot in
+  the group over a restart.
 * **The join phase ends itself.**  ``ALL_JOINED`` follows in the same step as the join, leave or expiry that made it
-  true: every member waits in its join and no issued id is outstanding (KIP-394).  At the rebalance timeout the phase
-  ends by force: dynamic members that did not come back are removed, static ones are kept; when only such static
-  members are left, the phase is extended (``NONE_REJOINED``).
-* **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a static member that
+  true: every member waits in its join.  At the rebalance timeout the phase ends by force: members that did not come back
+  are kept until their sessions end; when only such members are left, the phase is extended (``NONE_REJOINED``).
+* **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a member that
   takes its slot back in Stable changes nothing for the others.
 * **Parked is alive.**  A member whose join or sync is unanswered has no session deadline; its answer arms it again.
   Only a newcomer that has never been answered has one (five minutes).
@@ -25,13 +26,12 @@ What the table can't say:
 * **A coordinator that ends for good** unloads its group (``Unload``): parked requests and all that come later are answered
   NOT_COORDINATOR.  One that may be started again doesn't: its group goes on in the next run.
 * **A new coordinator** (``Resume``) is no transition but a beginning: it has the whole group from the journal, but none of
-  the connections, and another clock.  Parked requests and issued ids are void, sessions begin again, owners stay owners,
-  and all members rejoin, whatever the state was.
+  the connections, and another clock.  Parked requests are void, sessions begin again, owners stay owners, and all
+  members rejoin, whatever the state was.
 * **Where Kafka answers otherwise** stands in ``DIFFERENCES``, with the reason; a cell that is meant names its entry.
-* **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
-  pending, and becomes its own when the owner no longer claims it at its next join, or is gone.
-* **A signal is not a refusal.**  MEMBER_ID_REQUIRED and REBALANCE_IN_PROGRESS tell the member what to do next; all
-  other errors are refusals and are counted.
+* **An assignment is not ownership.**  What the leader gives to one member while another still owns it is not granted.
+* **A signal is not a refusal.**  REBALANCE_IN_PROGRESS tells the member what to do next; all other errors are refusals
+  and are counted.
 """
 
 from __future__ import annotations
@@ -58,14 +58,13 @@ class GroupState(StrEnum):
 class Input(StrEnum):
     """What a group can meet: a request classified by what it asks, or something that happened inside."""
 
-    ASK_ID = "JoinGroup: dynamic, without an id"
-    JOIN_NEW = "JoinGroup: newcomer with an issued id, or static"
+    JOIN_NEW = "JoinGroup: newcomer"
     JOIN_SAME = "JoinGroup: follower, metadata unchanged"
     JOIN_LEADER = "JoinGroup: leader, metadata unchanged"
     JOIN_CHANGED = "JoinGroup: metadata changed"
     JOIN_LATE = "JoinGroup: a later one of the member came first"
-    TAKEOVER = "JoinGroup: static member back without its id"
-    TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win, or it wants something else"
+    TAKEOVER = "JoinGroup: member back without its id"
+    TAKEOVER_CHANGED = "JoinGroup: member back without its id, another protocol would win, or it wants something else"
     SYNC = "SyncGroup: follower"
     SYNC_LATE = "SyncGroup: follower, the next join phase has begun"
     SYNC_LEADER = "SyncGroup: leader"
@@ -78,7 +77,7 @@ class Input(StrEnum):
     MEMBERS_GONE = "members left, expired or did not sync"
     ALL_JOINED = "join phase over"
     NONE_LEFT = "join phase over, no member left"
-    NONE_REJOINED = "join phase due, only absent static members"
+    NONE_REJOINED = "join phase due, only absent members"
     UNLOAD = "Unload: the coordinator gives the group up"
 
 
@@ -88,7 +87,6 @@ class Effect(StrEnum):
     REFUSE = "refuse"
     SIGNAL = "signal"
     IGNORE = "ignore"
-    ISSUE_ID = "issue id"
     ADD = "add, park"
     ADD_AND_START = "add, start rebalance, park"
     PARK = "update, park"
@@ -135,6 +133,12 @@ class Difference(NamedTuple):
 
 
 DIFFERENCES: Mapping[str, Difference] = {
+    "static members only": Difference(
+        "A member without an instance id is dynamic: it gets its id by MEMBER_ID_REQUIRED (KIP-394) and is removed when it has "
+        "not rejoined within the rebalance timeout.",
+        "Every request of a member has an instance id; one that stops leaves the group all the same.",
+        "An executor's agent that crashes and is started again keeps its partitions, without a rebalance.",
+    ),
     "commits per partition": Difference(
         "A commit states the group's generation; ILLEGAL_GENERATION if it is another, REBALANCE_IN_PROGRESS in "
         "CompletingRebalance.",
@@ -182,8 +186,8 @@ DIFFERENCES: Mapping[str, Difference] = {
     ),
     "an owner for each partition": Difference(
         "The coordinator doesn't look into assignments; each member revokes by itself (KIP-429), and two may own a partition.",
-        "The coordinator reads them: what another member still owns stays pending until its owner no longer claims it (as "
-        "KIP-848's target assignment does).",
+        "The coordinator reads them: what another member still owns is not granted before its owner no longer claims it, or is "
+        "gone.",
         "A leader that gives a partition away too early does no harm.",
     ),
     "cooperative whatever the assignor": Difference(
@@ -237,7 +241,6 @@ _UNKNOWN = Row(Effect.REFUSE, error=ErrorCode.UNKNOWN_MEMBER_ID)
 _UNLOADED = Row(Effect.REFUSE, error=ErrorCode.NOT_COORDINATOR)
 _REBALANCING = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS)
 _LATE_JOIN = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS, differs="numbered joins")
-_ISSUE = Row(Effect.ISSUE_ID, error=ErrorCode.MEMBER_ID_REQUIRED)
 _IGNORE = Row(Effect.IGNORE)
 _PARK = Row(Effect.PARK, differs="asked again")
 _RESTART = Row(Effect.UPDATE_AND_START, _PREPARING)
@@ -256,7 +259,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _EMPTY: {
         **_EVERYWHERE,
         **_NOT_JOINING,
-        Input.ASK_ID: _ISSUE,
         Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
         Input.JOIN_SAME: _UNKNOWN,
         Input.JOIN_LEADER: _UNKNOWN,
@@ -274,7 +276,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     },
     _PREPARING: {
         **_EVERYWHERE,
-        Input.ASK_ID: _ISSUE,
         Input.JOIN_NEW: Row(Effect.ADD),
         Input.JOIN_SAME: _PARK,
         Input.JOIN_LEADER: _PARK,
@@ -296,7 +297,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _COMPLETING: {
         **_EVERYWHERE,
         **_NOT_JOINING,
-        Input.ASK_ID: _ISSUE,
         Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
         Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
         Input.JOIN_LEADER: Row(Effect.ANSWER_JOIN),
@@ -315,7 +315,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _STABLE: {
         **_EVERYWHERE,
         **_NOT_JOINING,
-        Input.ASK_ID: _ISSUE,
         Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
         Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
         Input.JOIN_LEADER: _RESTART,

@@ -10,16 +10,16 @@ from sparkcohort.runtime.group.summary import MOST_NAMED, ranges
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sparkcohort.runtime.group.records import Partitions, Record
+    from sparkcohort.runtime.group.records import GroupRecord, Partitions
     from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 
-def lines(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
+def lines(records: Iterable[GroupRecord], member_id: str) -> tuple[str, ...]:
     """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
     return tuple(text for _, text in placed_lines(records, member_id))
 
 
-def placed_lines(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
+def placed_lines(records: Iterable[GroupRecord], member_id: str) -> Iterator[tuple[int, str]]:
     """The lines of ``lines``, each with the place of its record, from 0; the records may begin in mid-life."""
     records = tuple(records)
     present = _was_member(records, member_id)
@@ -33,27 +33,24 @@ def placed_lines(records: Iterable[Record], member_id: str) -> Iterator[tuple[in
             yield place, text
 
 
-def line(record: Record, member_id: str) -> str:
+def line(record: GroupRecord, member_id: str) -> str:
     """What one record says of a member itself; empty when it says nothing."""
     return _membership_line(record, member_id) or _partitions_line(record, member_id)
 
 
-def member_ids(record: Record) -> tuple[str, ...]:
+def member_ids(record: GroupRecord) -> tuple[str, ...]:
     """The ids of the members that a record is about; none where it concerns the group as a whole."""
     match record:
         case r.MemberAdded(member):
             return (member.member_id,)
         case r.MemberReplaced(old_id, member):
             return (old_id, member.member_id)
-        case r.PartitionsAssigned(shares) | r.PartitionsPending(shares):
+        case r.PartitionsAssigned(shares):
             return tuple(member_id for member_id, _ in shares)
         case r.OffsetsCommitted(positions):
             return tuple(dict.fromkeys(position.member_id for _, position in positions))
         case (
-            r.IdIssued(member_id)
-            | r.IdDropped(member_id)
-            | r.MemberRemoved(member_id)
-            | r.LeaderElected(member_id)
+            r.MemberRemoved(member_id)
             | r.JoinParked(member_id)
             | r.SyncParked(member_id)
             | r.PartitionsRevoked(member_id)
@@ -62,11 +59,11 @@ def member_ids(record: Record) -> tuple[str, ...]:
     return ()
 
 
-def _was_member(records: Iterable[Record], member_id: str) -> bool:
+def _was_member(records: Iterable[GroupRecord], member_id: str) -> bool:
     """Whether a member was in the group before these records, by the first that names it."""
     first = next((record for record in records if member_id in member_ids(record)), None)
     match first:
-        case None | r.IdIssued() | r.IdDropped() | r.MemberAdded():
+        case None | r.MemberAdded():
             return False
         case r.MemberReplaced(old_id):
             return old_id == member_id
@@ -76,7 +73,7 @@ def _was_member(records: Iterable[Record], member_id: str) -> bool:
 _ENDS = ("was removed", "was replaced")
 
 
-def _group_line(record: Record) -> str:
+def _group_line(record: GroupRecord) -> str:
     """The line of a record that concerns every member."""
     match record:
         case r.RebalanceStarted(phase):
@@ -90,12 +87,8 @@ def _group_line(record: Record) -> str:
     return ""
 
 
-def _membership_line(record: Record, member_id: str) -> str:
+def _membership_line(record: GroupRecord, member_id: str) -> str:
     match record:
-        case r.IdIssued(issued) if issued == member_id:
-            return "was issued its id"
-        case r.IdDropped(dropped, reason) if dropped == member_id:
-            return f"never joined: {reason}"
         case r.MemberAdded(member) if member.member_id == member_id:
             return f"became a member, from {member.client_host}"
         case r.MemberReplaced(old_id, member) if old_id == member_id:
@@ -104,8 +97,6 @@ def _membership_line(record: Record, member_id: str) -> str:
             return f"took the place of {old_id}"
         case r.MemberRemoved(removed, reason) if removed == member_id:
             return f"was removed: {reason}"
-        case r.LeaderElected(elected) if elected == member_id:
-            return "was elected leader"
         case r.JoinParked(joined) if joined == member_id:
             return "joined"
         case r.SyncParked(synced) if synced == member_id:
@@ -113,12 +104,10 @@ def _membership_line(record: Record, member_id: str) -> str:
     return ""
 
 
-def _partitions_line(record: Record, member_id: str) -> str:
+def _partitions_line(record: GroupRecord, member_id: str) -> str:
     match record:
         case r.PartitionsAssigned(grants):
             return _since_generation("owns", dict(grants).get(member_id, ()))
-        case r.PartitionsPending(promises):
-            return _since_generation("is promised", dict(promises).get(member_id, ()))
         case r.PartitionsRevoked(released, partitions) if released == member_id:
             return f"gave up {_names(partitions)}"
         case r.OffsetsCommitted(positions):

@@ -29,7 +29,7 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     metadata_request,
     response_body,
 )
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.consumer_protocol import assigned_partitions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 T = TypeVar("T")
@@ -263,7 +263,7 @@ def _member(body: Cursor) -> DescribedMember:
     body.skip(max(body.length(), 0))  # its subscription
     assignment = body.blob()
     body.tags()
-    return DescribedMember(member_id, instance_id, client_id, host, ConsumerEmbedded().assigned(assignment))
+    return DescribedMember(member_id, instance_id, client_id, host, assigned_partitions(assignment))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,18 +33,18 @@ from sparkcohort.runtime.protocol.consumer_protocol import (
     MalformedConsumerProtocol,
     Subscription,
     decode_subscription,
+    encode_assignment,
 )
-from sparkcohort.runtime.protocol.messages import JoinedMember
+from sparkcohort.runtime.protocol.messages import NO_GENERATION, JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-__all__ = ["InvalidAssignment", "JoinedMember", "assign", "assign_free", "keep_owned", "plan", "subscriptions"]
+__all__ = ["InvalidAssignment", "JoinedMember", "assign_free", "keep_owned", "plan", "subscriptions"]
 
 Owned: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
 Subscriptions: TypeAlias = Mapping[str, MemberSubscription]
 Barred: TypeAlias = Mapping[str, Collection[Partition]]
 NO_BARS: Barred = MappingProxyType({})
-NONE_OWNED: Owned = MappingProxyType({})
 _BLOCK: Final = 1 << 14
 MOST_WORDS: Final = 500
 WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
@@ -54,36 +54,18 @@ class InvalidAssignment(ValueError):
     """An assignor broke its contract."""
 
 
-def assign(
-    protocol_name: str,
-    members: Sequence[JoinedMember],
-    topics: Mapping[str, int],
-    owned: Owned,
-    *,
-    subset: Mapping[str, Sequence[int]] | None = None,
-    racks: Racks = NO_RACKS,
-) -> Assignments:
-    """Compute the assignments of one generation, by member id, members that get nothing included.
-
-    ``topics`` has the number of partitions of each; ``owned`` is what the coordinator knows of each member's
-    partitions, with the generation of acquiring.  It counts as claimed too: a static member that hasn't rejoined
-    holds what its old metadata doesn't name.  ``subset`` lists the partitions of topics that are read in part (Spark's
-    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
-    each partition's replicas, by its number in Kafka.
-    Raises UnknownAssignor, and InvalidAssignment naming the assignor.
-    """
-    return plan(protocol_name, subscriptions(members, owned), topics, subset=subset, racks=racks).assignments
-
-
 class GroupAssignment(NamedTuple):
-    """What an assignor wants in this round, and whether it takes partitions from members that hold them."""
+    """What an assignor wants in this round, by member id, and whether it takes partitions from members that hold them."""
 
     assignments: Assignments
     revokes: bool
 
 
 def subscriptions(members: Sequence[JoinedMember], owned: Owned) -> dict[str, MemberSubscription]:
-    """What each member wants and holds; one whose metadata can't be read wants nothing and holds what the coordinator knows."""
+    """What each member wants, by its metadata, and holds, by the coordinator's own knowledge (``owned``).
+
+    One whose metadata can't be read wants nothing.
+    """
     return {joined.member_id: _subscription(joined, owned.get(joined.member_id, {})) for joined in members}
 
 
@@ -97,7 +79,13 @@ def plan(
     assignors: Mapping[str, Assignor] = ASSIGNORS,
     barred: Barred = NO_BARS,
 ) -> GroupAssignment:
-    """Run the assignor, one of ``assignors`` by name (see ``assign``); no member gets what it is ``barred`` from."""
+    """Run the assignor, one of ``assignors`` by name; members that get nothing are included.
+
+    ``topics`` has the number of partitions of each.  ``subset`` lists the partitions of topics that are read in part (Spark's
+    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
+    each partition's replicas, by its number in Kafka.  No member gets what it is ``barred`` from.
+    Raises UnknownAssignor, and InvalidAssignment naming the assignor.
+    """
     assignor = find_assignor(protocol_name, assignors)
     subset = _existing_part(topics, subset)
     barred = _renumber_bars(barred, subset)
@@ -179,7 +167,7 @@ def assignor_input(
     subset: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
 ) -> AssignorInput:
-    """The arguments of an assignor (see ``assign``)."""
+    """The arguments of an assignor (see ``plan``)."""
     subset = _existing_part(topics, subset)
     if subset:
         topics = {**topics, **{topic: len(numbers) for topic, numbers in subset.items()}}
@@ -255,20 +243,9 @@ def _existing_part(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]
     }
 
 
-def keep_owned(members: Sequence[JoinedMember], owned: Owned = NONE_OWNED) -> Assignments:
-    """The assignments in which nothing moves: each member keeps what it validly claims, or is known to have (``owned``).
-
-    For when ``assign`` raised.
-    """
-    by_member = subscriptions(members, owned)
-    claimed: dict[str, set[int]] = {}
-    for topic, number in (partition for member in by_member.values() for partition in member.owned):
-        claimed.setdefault(topic, set()).add(number)
-    # No more than is claimed is counted, whatever number a claim makes up: how large the topics are isn't known here.
-    subset = {topic: sorted(number for number in numbers if number >= 0) for topic, numbers in claimed.items()}
-    topics = {topic: max(numbers, default=-1) + 1 for topic, numbers in subset.items()}
-    ownership = resolve_ownership(*assignor_input(by_member, topics, subset=subset)[:2])
-    return _encode(_layout(Packed(ownership.space, ownership.member)), subset)
+def keep_owned(members: Sequence[JoinedMember], owned: Owned) -> Assignments:
+    """The assignments in which nothing moves, for when ``plan`` raised."""
+    return tuple((joined.member_id, encode_assignment(owned.get(joined.member_id, ()))) for joined in members)
 
 
 def _renumbered(
@@ -290,13 +267,13 @@ def _subscription(joined: JoinedMember, generations: Mapping[TopicPartition, int
         subscription = decode_subscription(joined.metadata)
     except MalformedConsumerProtocol:
         subscription = Subscription()
-    owned = tuple(sorted({*subscription.owned, *generations}))
+    owned = tuple(sorted(generations))
     # In the order of ``owned``, so that the two can be read side by side.
-    acquisitions: dict[Partition, int] = {tp: generations[tp] for tp in owned if tp in generations}
+    acquisitions: dict[Partition, int] = {tp: generations[tp] for tp in owned}
     return MemberSubscription(
         topics=subscription.topics,
         owned=owned,
-        generation=max([subscription.generation, *generations.values()]),
+        generation=max(generations.values(), default=NO_GENERATION),
         instance_id=joined.group_instance_id,
         rack=subscription.rack,
         since=acquisitions,

@@ -1,9 +1,8 @@
 """A member of a group, as a pure state machine: ``step(member, event, now) -> (member, actions)``.
 
 It joins, syncs, reconciles what it owns with what it is assigned, and rejoins when the group asks for it (Kafka:
-``AbstractCoordinator`` and ``ConsumerCoordinator``).  In the cooperative way nothing is given up at a join that is still
-subscribed to; an eager member gives up everything first.  Which of the two is its own setting, not its assignors': the group knows who owns what, so a
-partition changes hands safely whatever the assignor.
+``AbstractCoordinator`` and ``ConsumerCoordinator``).  It is cooperative whatever the assignor: nothing is given up at a join
+that is still subscribed to.
 
 What the table at the end can't say:
 
@@ -195,15 +194,12 @@ def _join(context: _MemberStep, reason: str) -> None:
 
 
 def _unclaimed(member: Member) -> frozenset[TopicPartition]:
-    """What is given up before a join, so that it is all one round: of topics no longer wanted (KIP-429); eagerly, all."""
-    config = member.config
-    return frozenset(tp for tp in member.owned if config.eager or tp.topic not in config.topics)
+    """What is given up before a join, so that it is all one round: of topics no longer wanted (KIP-429)."""
+    return frozenset(tp for tp in member.owned if tp.topic not in member.config.topics)
 
 
 def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
     if reply.error is not ErrorCode.NONE:
-        if reply.error is ErrorCode.MEMBER_ID_REQUIRED:
-            context.change(member_id=reply.member_id)
         _react(context, reply.error, reply.message)
         return
     context.stop_retrying()
@@ -255,7 +251,7 @@ def _synced(context: _MemberStep, reply: p.SyncGroupReply) -> None:
     context.stop_retrying()
     context.change(outstanding=None)
     try:
-        assigned = frozenset(decode_assignment(reply.assignment).partitions) if reply.assignment else frozenset()
+        assigned = frozenset(decode_assignment(reply.assignment)) if reply.assignment else frozenset()
     except ValueError as error:
         _fail(context, ErrorCode.INVALID_REQUEST, f"the leader's assignment can't be read: {error}")
         return
@@ -403,11 +399,6 @@ def _fall_behind(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     _join(context, message or "a generation was missed")
 
 
-def _join_with_id(context: _MemberStep, _error: ErrorCode, _message: str) -> None:
-    context.stop_retrying()
-    _join(context, "")
-
-
 def _rejoin(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     """The answer to a sync makes it join; the answer to a join that a later one made void makes it wait and repeat."""
     context.stop_retrying()
@@ -431,7 +422,6 @@ def _fail(context: _MemberStep, error: ErrorCode, message: str) -> None:
 _REACTIONS: Mapping[ErrorCode, Callable[[_MemberStep, ErrorCode, str], None]] = {  # every other error ends the member
     ErrorCode.UNKNOWN_MEMBER_ID: _forget,
     ErrorCode.ILLEGAL_GENERATION: _fall_behind,
-    ErrorCode.MEMBER_ID_REQUIRED: _join_with_id,
     ErrorCode.REBALANCE_IN_PROGRESS: _rejoin,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _retry,
     ErrorCode.NOT_COORDINATOR: _retry,
@@ -462,7 +452,7 @@ def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
         heartbeat_due_ms=None,
         retry_due_ms=None,
     )
-    if config.leaves and member.is_admitted:
+    if member.member_id:
         reason = event.reason if isinstance(event, Stop) else member.revoke_reason  # KIP-800
         leaving = p.LeavingMember(member.member_id, config.group_instance_id, reason)
         context.actions.append(Send(p.LeaveGroup((leaving,))))

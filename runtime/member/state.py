@@ -37,15 +37,11 @@ class MemberState(StrEnum):
 
 
 class MemberConfig(Struct, frozen=True):
-    """What a member is set up with; times in ms, with Kafka's meanings.
-
-    ``leave_on_stop`` of None is Kafka's way: dynamic members leave, static ones stay until their session ends
-    (KIP-1092).  An ``eager`` member gives everything up before it joins (Kafka: ``RebalanceProtocol.EAGER``).
-    """
+    """What a member is set up with; times in ms, with Kafka's meanings."""
 
     client_id: str
     client_host: str
-    group_instance_id: str | None
+    group_instance_id: str
     session_timeout_ms: int
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
@@ -55,13 +51,6 @@ class MemberConfig(Struct, frozen=True):
     user_data: bytes = b""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    leave_on_stop: bool | None = None
-    eager: bool = False
-
-    @property
-    def leaves(self) -> bool:
-        """Whether it leaves the group when it stops."""
-        return self.group_instance_id is None if self.leave_on_stop is None else self.leave_on_stop
 
 
 class Member(Struct, frozen=True):
@@ -69,7 +58,7 @@ class Member(Struct, frozen=True):
 
     config: MemberConfig
     state: MemberState = MemberState.UNJOINED
-    member_id: str = p.UNKNOWN_MEMBER  # the group's, by MEMBER_ID_REQUIRED or a join (KIP-394)
+    member_id: str = p.UNKNOWN_MEMBER  # the group's, by the answer to a join
     generation: int = p.NO_GENERATION  # of the last join that was answered; none once it was unknown or fell behind
     protocol_name: str = ""
     leads: bool = False  # in this generation; without one it never does
@@ -85,15 +74,6 @@ class Member(Struct, frozen=True):
     retry_due_ms: int | None = None  # when what is outstanding is sent again
     attempts: int = 0  # in a row without an answer; the back-off grows with it
     unreachable_since_ms: int | None = None  # the first failure after the last answer, not the last answer
-
-    @property
-    def is_admitted(self) -> bool:
-        """Whether the coordinator may have it, also by a JoinGroup whose answer is not here yet.
-
-        A static member is in from its first JoinGroup, named by its instance id; a dynamic one only with the id that
-        MEMBER_ID_REQUIRED brings (KIP-345, KIP-394).
-        """
-        return bool(self.member_id) or (self.joins > 0 and self.config.group_instance_id is not None)
 
 
 # --- events -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.protocol.wire_types import Int64, String, to_json
+from sparkcohort.runtime.protocol.wire_types import Int64, Natural, String, to_json
 
 MAX_COUNT: Final = 10**15
 """Records or bytes that one task can have read: a greater number is an error, and would spoil the totals of the run."""
@@ -29,16 +29,20 @@ MAX_WORDS: Final = 300
 """Characters of a text that a task or an agent writes."""
 MAX_FETCHED_RECORDS: Final = 100_000
 """Records in one report: two for each of the partitions that one member may own."""
+MAX_CORES: Final = 1_024
+"""Tasks that one executor runs at once: for each a batch may get a slot."""
+MAX_NAME: Final = 255
 MAX_SECONDS: Final = 1e11
 MAX_SOURCES: Final = 1_000
 """Sources of one streaming query."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-Offset: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Size: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Offset: TypeAlias = Natural
+Size: TypeAlias = Natural
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, lt=MAX_WAITED_MS)]
 TopicIds: TypeAlias = dict[String, String]
 """Kafka's topic ids, by topic."""
+Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 QueryId: TypeAlias = Annotated[str, Meta(max_length=64)]
 """Spark's id of a streaming query, the same over restarts; empty where it is unknown."""
 
@@ -243,6 +247,16 @@ class RecordTimestamps(Call, frozen=True):
 
     member: String
     records: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)] = field(name="seen")
+
+
+class ProcessInfo(Call, frozen=True):
+    """What an agent states of its process when it joins: the user data of its subscription."""
+
+    executor: Name = "?"
+    host: Name = ""
+    cores: Annotated[int, Meta(ge=1, le=MAX_CORES)] = 1
+    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    address: Name = ""
 
 
 class AgentFigures(Call, frozen=True):

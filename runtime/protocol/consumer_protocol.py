@@ -21,7 +21,7 @@ change is seen as unchanged.  Other writers order differently: compare values, n
 >>> decode_subscription(encode_subscription(mine))  # doctest: +NORMALIZE_WHITESPACE
 Subscription(topics=('t0', 't1'), user_data=None, owned=(TopicPartition(topic='t0', partition=0),
              TopicPartition(topic='t0', partition=1)), generation=7, rack=None)
->>> encode_assignment(Assignment((TopicPartition("t0", 2),))).hex(" ", -2)
+>>> encode_assignment([TopicPartition("t0", 2)]).hex(" ", -2)
 '0003 0000 0001 0002 7430 0000 0001 0000 0002 ffff ffff'
 """
 
@@ -43,6 +43,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 HIGHEST_VERSION = 3
 _MAX_STRING = 0x7FFF
 _INT16 = struct.Struct(">h").pack
+_VERSION, _NULL_STRING = _INT16(HIGHEST_VERSION), _INT16(-1)
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -61,52 +62,34 @@ class Subscription:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The partitions of a member."""
-
-    partitions: tuple[TopicPartition, ...] = ()
-    user_data: bytes | None = None
-
-
-class ConsumerEmbedded:
-    """How ConsumerProtocol bytes name partitions (implements ``group.EmbeddedProtocol``).
-
-    Total, as the group's core is: bytes that can't be read name no partition.  The leader reports them.
-    """
-
-    def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
-        """Partitions of an assignment; none for empty bytes (the leader's SyncGroup did not have the member)."""
-        try:
-            return frozenset(decode_assignment(assignment).partitions) if assignment else frozenset()
-        except MalformedConsumerProtocol:
-            return frozenset()
-
-    def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
-        """Partitions that a member's subscription has as owned."""
-        try:
-            return frozenset(decode_subscription(metadata).owned)
-        except MalformedConsumerProtocol:
-            return frozenset()
-
-    def subscription(self, metadata: bytes) -> object:
-        """Topics of a subscription."""
-        try:
-            return frozenset(decode_subscription(metadata).topics)
-        except MalformedConsumerProtocol:
-            return metadata
+def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition]:
+    """The partitions of an assignment; none for bytes that can't be read, or empty ones (the leader gave the member none)."""
+    try:
+        return frozenset(decode_assignment(assignment)) if assignment else frozenset()
+    except MalformedConsumerProtocol:
+        return frozenset()
 
 
-def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """Write a subscription; fields that ``version`` (0 to 3) doesn't have are left out."""
-    fields = [_version(version), _array(map(_string, sorted(set(subscription.topics)))), _bytes(subscription.user_data)]
-    if version >= 1:
-        fields.append(_partitions(subscription.owned))
-    if version >= 2:
-        fields.append(_int32(subscription.generation))
-    if version >= 3:
-        fields.append(_nullable_string(subscription.rack or None))
-    return b"".join(fields)
+def claimed_partitions(metadata: bytes) -> frozenset[TopicPartition]:
+    """The partitions that a member says it still holds; none for bytes that can't be read."""
+    try:
+        return frozenset(decode_subscription(metadata).owned)
+    except MalformedConsumerProtocol:
+        return frozenset()
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """Write a subscription."""
+    return b"".join(
+        (
+            _VERSION,
+            _array(map(_string, sorted(set(subscription.topics)))),
+            _bytes(subscription.user_data),
+            _partitions(subscription.owned),
+            _int32(subscription.generation),
+            _NULL_STRING if not subscription.rack else _string(subscription.rack),
+        )
+    )
 
 
 def decode_subscription(data: bytes) -> Subscription:
@@ -121,9 +104,9 @@ def decode_subscription(data: bytes) -> Subscription:
     return Subscription(topics, user_data, owned, generation, rack)
 
 
-def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """Write an assignment; all versions have the same fields."""
-    return _version(version) + _partitions(assignment.partitions) + _bytes(assignment.user_data)
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """Write an assignment, without user data."""
+    return _VERSION + _partitions(partitions) + _bytes(None)
 
 
 class AssignmentWriter:
@@ -211,20 +194,16 @@ def _items(data: npt.NDArray[np.uint8] | bytes, width: int) -> npt.NDArray[Any]:
     return np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
 
 
-def decode_assignment(data: bytes) -> Assignment:
-    """Read an assignment of any version; raises MalformedConsumerProtocol."""
+def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment of any version; raises MalformedConsumerProtocol."""
     reader = _ByteReader(data, "assignment")
     reader.version()
-    return Assignment(reader.partitions(), reader.nullable_bytes())
+    partitions = reader.partitions()
+    reader.nullable_bytes()  # user data
+    return partitions
 
 
 # --- writing ------------------------------------------------------------------------------------
-
-
-def _version(version: int) -> bytes:
-    if not 0 <= version <= HIGHEST_VERSION:
-        raise MalformedConsumerProtocol(f"ConsumerProtocol version {version} is not one of 0 to {HIGHEST_VERSION}")
-    return struct.pack(">h", version)
 
 
 def _int32(value: int) -> bytes:
@@ -239,10 +218,6 @@ def _string(value: str) -> bytes:
     if len(data) > _MAX_STRING:
         raise MalformedConsumerProtocol(f"a string of {len(data)} bytes is too long: {_MAX_STRING} is the most")
     return _INT16(len(data)) + data
-
-
-def _nullable_string(value: str | None) -> bytes:
-    return struct.pack(">h", -1) if value is None else _string(value)
 
 
 def _bytes(value: bytes | None) -> bytes:

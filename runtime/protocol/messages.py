@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
-from sparkcohort.runtime.protocol.wire_types import Int64, String
+from sparkcohort.runtime.protocol.wire_types import Int64, Natural, String
 
 UNKNOWN_MEMBER = ""  # a joiner without an id (Kafka: JoinGroupRequest.UNKNOWN_MEMBER_ID)
 NO_GENERATION = -1
@@ -52,7 +52,7 @@ class JoinGroup(Message, frozen=True):
     """
 
     member_id: String
-    group_instance_id: String | None
+    group_instance_id: String
     client_id: String
     client_host: String
     session_timeout_ms: Int64
@@ -67,7 +67,7 @@ class SyncGroup(Message, frozen=True):
     """Bring (leader) or ask for (each member) the assignment of one generation; parked until the leader's SyncGroup."""
 
     member_id: String
-    group_instance_id: String | None
+    group_instance_id: String
     generation: Int64
     protocol_type: String | None = None
     protocol_name: String | None = None
@@ -78,7 +78,7 @@ class Heartbeat(Message, frozen=True):
     """Show that a member lives."""
 
     member_id: String
-    group_instance_id: String | None
+    group_instance_id: String
     generation: Int64
 
 
@@ -86,7 +86,7 @@ class LeavingMember(Message, frozen=True):
     """One member of a batch leave (KIP-345)."""
 
     member_id: String
-    group_instance_id: String | None = None
+    group_instance_id: String
     reason: String = ""
 
 
@@ -100,8 +100,8 @@ class CommittedPosition(NamedTuple):
     """One partition of an OffsetCommit: the position, and the assignment generation under which it is owned."""
 
     topic: String
-    partition: Int64
-    offset: Int64
+    partition: Natural
+    offset: Natural
     assignment_generation: Int64
 
 
@@ -109,7 +109,7 @@ class OffsetCommit(Message, frozen=True):
     """Commit positions; fenced per partition (see ``group``)."""
 
     member_id: String
-    group_instance_id: String | None
+    group_instance_id: String
     generation: Int64
     offsets: tuple[CommittedPosition, ...]
 
@@ -133,7 +133,7 @@ class JoinedMember(Message, frozen=True):
     """A member as its leader sees it."""
 
     member_id: String
-    group_instance_id: String | None
+    group_instance_id: String
     metadata: bytes
 
 
@@ -195,7 +195,7 @@ class MemberDescription(Message, frozen=True):
     """One member as DescribeGroup shows it; ``owned`` maps a partition to its assignment generation."""
 
     member_id: String
-    group_instance_id: String | None
+    group_instance_id: String
     client_id: String
     client_host: String
     metadata: bytes
@@ -206,7 +206,7 @@ class MemberDescription(Message, frozen=True):
 
 
 class DescribeGroupReply(Message, frozen=True):
-    """The group as a value: state, generation, protocol, members, and pending members (an id was issued, no join followed)."""
+    """The group as a value: state, generation, protocol, members."""
 
     error: ErrorCode
     state: String
@@ -215,7 +215,6 @@ class DescribeGroupReply(Message, frozen=True):
     protocol_name: String = ""
     leader: String = ""
     members: tuple[MemberDescription, ...] = ()
-    pending_members: tuple[String, ...] = ()
 
 
 Reply: TypeAlias = (

@@ -18,6 +18,7 @@ MAX_TEXT: Final = 0x7FFF
 """The longest text, in characters: Kafka writes the length of one into 16 bits."""
 
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 String: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -63,10 +63,8 @@ class World:
 
     def _begin(self, settings: GroupSettings, before: groups.Group | None = None, port: int = 0) -> None:
         self.plans = PlanRegistry()
-        self.coordinator = Coordinator(
-            settings, lambda: {TOPIC: PARTITIONS}, racks=lambda: self.racks, former_group=before
-        )
-        self.coordinator.start()
+        self.coordinator = Coordinator(settings, lambda: {TOPIC: PARTITIONS}, racks=lambda: self.racks)
+        self.coordinator.start(before)
         service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
         self.server = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1", port=port

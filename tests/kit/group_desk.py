@@ -1,6 +1,6 @@
 """A group at a desk: requests in, answers by correlation out, time by hand; at every step the laws and replay are checked.
 
-Its embedded protocol is as small as can be: ``t0,t1`` names partitions 0 and 1 of topic t.
+``t0,t1`` names partitions 0 and 1 of topic t.  A member's instance id is the beginning of its id, unless it is given.
 """
 
 from __future__ import annotations
@@ -8,35 +8,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import check_step
-from tests.kit.group_records import opening, replay
 
 SESSION_MS = 500
 REBALANCE_MS = 500
 
 
-class Comma:
-    """The embedded protocol: names split by commas; anything else is unreadable."""
-
-    def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
-        """The partitions that these bytes name."""
-        return frozenset(tp(name) for name in assignment.decode().split(",") if name)
-
-    def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
-        """Likewise, after the member's version of its metadata and a colon."""
-        return self.assigned(metadata.partition(b":")[2])
-
-    def subscription(self, metadata: bytes) -> bytes:
-        """The member's version of its metadata."""
-        return metadata.partition(b":")[0]
-
-
 def tp(name: str) -> TopicPartition:
-    """``t0``: partition 0 of topic t; ValueError for anything else."""
+    """``t0``: partition 0 of topic t."""
     return TopicPartition(name[0], int(name[1:]))
+
+
+def tps(names: str) -> tuple[TopicPartition, ...]:
+    """Of names split by commas."""
+    return tuple(tp(name) for name in names.split(",") if name)
+
+
+def metadata(meta: str = "", claims: str = "") -> bytes:
+    """A subscription; ``meta`` is a topic."""
+    return b"garbage" if claims == "garbage" else encode_subscription(Subscription((meta,), owned=tps(claims)))
+
+
+def assignment(names: str) -> bytes:
+    """The bytes of an assignment of these partitions."""
+    return b"garbage" if names == "garbage" else encode_assignment(tps(names))
+
+
+def _instance(member_id: str, instance: str | None, client: str = "") -> str:
+    return instance if instance is not None else member_id.partition("-")[0] or client
 
 
 def join(
@@ -44,7 +46,7 @@ def join(
 ) -> p.JoinGroup:
     """A join; ``meta`` changes the metadata, ``protocols`` the names offered, best first."""
     names = other.pop("protocols", ("coop",))
-    meta = f"{other.pop('meta', '')}:{claims}".encode()
+    meta = metadata(str(other.pop("meta", "")), claims)
     fields: dict[str, object] = {
         "session_timeout_ms": SESSION_MS,
         "rebalance_timeout_ms": REBALANCE_MS,
@@ -52,6 +54,7 @@ def join(
         **other,
     }
     protocols = tuple(p.Protocol(str(name), meta) for name in names)  # type: ignore[attr-defined]
+    instance = _instance(member_id, instance, client)
     return p.JoinGroup(member_id, instance, client, "host", protocols=protocols, **fields)  # type: ignore[arg-type]
 
 
@@ -59,18 +62,18 @@ def sync(
     member_id: str, generation: int, plan: dict[str, str] | None = None, instance: str | None = None
 ) -> p.SyncGroup:
     """A sync, the leader's with its plan."""
-    assignments = tuple((m, names.encode()) for m, names in (plan or {}).items())
-    return p.SyncGroup(member_id, instance, generation, "consumer", None, assignments)
+    assignments = tuple((m, assignment(names)) for m, names in (plan or {}).items())
+    return p.SyncGroup(member_id, _instance(member_id, instance), generation, "consumer", None, assignments)
 
 
 def beat(member_id: str, generation: int, instance: str | None = None) -> p.Heartbeat:
     """A heartbeat."""
-    return p.Heartbeat(member_id, instance, generation)
+    return p.Heartbeat(member_id, _instance(member_id, instance), generation)
 
 
 def leave(*member_ids: str) -> p.LeaveGroup:
-    """A leave of dynamic members."""
-    return p.LeaveGroup(tuple(p.LeavingMember(member_id) for member_id in member_ids))
+    """A leave of these members."""
+    return p.LeaveGroup(tuple(p.LeavingMember(member_id, _instance(member_id, None)) for member_id in member_ids))
 
 
 def commit(member_id: str, generation: int, *positions: str, instance: str | None = None) -> p.OffsetCommit:
@@ -79,7 +82,7 @@ def commit(member_id: str, generation: int, *positions: str, instance: str | Non
     for position in positions:
         name, since, offset = position.replace("@", "=").split("=")
         offsets.append(p.CommittedPosition(*tp(name), int(offset), int(since)))
-    return p.OffsetCommit(member_id, instance, generation, tuple(offsets))
+    return p.OffsetCommit(member_id, _instance(member_id, instance), generation, tuple(offsets))
 
 
 @dataclass
@@ -95,9 +98,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         """Begin with an empty group and its journal."""
-        self.group = g.new_group(self.config, Comma())
-        self._journal = opening(self.group)
-        self._replayed = replay(self._journal)
+        self.group = self._replayed = g.new_group(self.config)
 
     def step(self, event: p.Event) -> tuple[p.Action, ...]:
         """Step the group; the laws and replay are checked."""
@@ -106,7 +107,7 @@ class Desk:
         self.group, self.actions = decision.group, decision.actions
         check_step(before, event, decision)
         for record in decision.records:
-            self._replayed = apply(self._replayed, record)
+            self._replayed = record.apply(self._replayed)
         assert self._replayed == self.group
         for action in self.actions:
             if isinstance(action, p.Answer):
@@ -155,17 +156,11 @@ class Desk:
     def keep(self, *member_ids: str) -> None:
         """Heartbeats of these members, whatever is answered."""
         for member_id in member_ids:
-            self.ask(beat(member_id, self.group.generation, self.group.members[member_id].group_instance_id))
-
-    def new_id(self, client: str) -> str:
-        """The id that a new dynamic member is told."""
-        reply = self.tell(join(client=client))
-        assert isinstance(reply, p.JoinGroupReply)
-        return reply.member_id
+            self.ask(beat(member_id, self.group.generation))
 
     def enter(self, client: str, **other: object) -> int:
-        """A new dynamic member's id, and its parked join."""
-        return self.ask(join(self.new_id(client), client, **other))  # type: ignore[arg-type]
+        """A newcomer's join."""
+        return self.ask(join("", client, **other))  # type: ignore[arg-type]
 
     def members(self) -> tuple[str, ...]:
         """The ids of all members."""
@@ -215,7 +210,7 @@ def stable(**config: object) -> Desk:
 def emptied(**config: object) -> Desk:
     """Empty again, in generation 3."""
     desk = stable(**config)
-    desk.ask(p.LeaveGroup((p.LeavingMember("a-1"), p.LeavingMember("i-2", "i"), p.LeavingMember("b-3"))))
+    desk.ask(leave("a-1", "i-2", "b-3"))
     assert desk.group.state is g.GroupState.EMPTY
     return desk
 

@@ -1,4 +1,4 @@
-"""A group as all its records, from its creation on."""
+"""A group as its records."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from collections.abc import Iterable
 from functools import reduce
 
 from sparkcohort.runtime.group import Group
-from sparkcohort.runtime.group.records import GroupCreated, Record
-from sparkcohort.runtime.group.replay import apply, created
+from sparkcohort.runtime.group.records import GroupRecord
 
 
-def opening(group: Group) -> list[Record]:
-    """The records of a new group."""
-    return [GroupCreated(group.config, group.embedded)]
-
-
-def replay(records: Iterable[Record]) -> Group:
-    """The group that the records made."""
-    first, *rest = records
-    assert isinstance(first, GroupCreated)
-    return reduce(apply, rest, created(first))
+def replay(first: Group, records: Iterable[GroupRecord]) -> Group:
+    """The group that the records made of the first one."""
+    return reduce(lambda group, record: record.apply(group), records, first)

@@ -10,23 +10,19 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from msgspec import structs
-
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.consumer_protocol import assigned_partitions, claimed_partitions
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason
 from tests.kit.group_laws import check_step, errors_of
-from tests.kit.group_records import opening, replay
+from tests.kit.group_records import replay
 
-EMBEDDED = ConsumerEmbedded()
 SESSION_MS = 10_000
 REBALANCE_MS = 6_000
 HEARTBEAT_MS = 3_000
@@ -40,7 +36,7 @@ def member_config(
     return m.MemberConfig(
         client_id=name,
         client_host="host",
-        group_instance_id=instance,
+        group_instance_id=instance or name,
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
         rebalance_timeout_ms=REBALANCE_MS,
@@ -86,9 +82,8 @@ class World:
 
     def __init__(self, topics: Mapping[str, int], config: g.GroupConfig | None = None) -> None:
         self.topics = dict(topics)
-        self.group = g.new_group(config or g.GroupConfig("billing"), EMBEDDED)
-        self.journal: list[r.Record] = opening(self.group)
-        self.replayed = replay(self.journal)
+        self.first = self.group = self.replayed = g.new_group(config or g.GroupConfig("billing"))
+        self.journal: list[r.GroupRecord] = []
         self.now_ms = 0
         self.max_delay_ms = 0
         self.nodes: list[Node] = []
@@ -103,9 +98,9 @@ class World:
 
     # --- members ----------------------------------------------------------------------------------
 
-    def start(self, name: str, topics: tuple[str, ...], instance: str | None = None, *, eager: bool = False) -> Node:
-        """Start a member process."""
-        node = Node(name, m.new_member(structs.replace(member_config(name, topics, instance), eager=eager)))
+    def start(self, name: str, topics: tuple[str, ...], instance: str | None = None) -> Node:
+        """Start a member process; its instance id is its name, unless it is given."""
+        node = Node(name, m.new_member(member_config(name, topics, instance)))
         self.nodes.append(node)
         node.inbox.append(m.Start())
         return node
@@ -168,7 +163,7 @@ class World:
         self.group = decision.group
         self.journal += decision.records
         for record in decision.records:
-            self.replayed = apply(self.replayed, record)
+            self.replayed = record.apply(self.replayed)
         self._narrate(before, event, decision.actions)
         for action in decision.actions:
             self._route(action)
@@ -185,7 +180,7 @@ class World:
             if not flight.node.dead:
                 flight.node.inbox.append(m.Unreachable(type(flight.request).__name__))
         self.crash_on = ""
-        self.group = self.replayed = replay(self.journal)
+        self.group = self.replayed = replay(self.first, self.journal)
         actions = self.group_step(p.Resume(1_000 * self._runs))
         self._runs += 1
         return actions
@@ -306,8 +301,7 @@ class World:
         wanted = {topic for member in running for topic in member.config.topics}
         every = {TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
         assert set(g.owners(self.group)) == every - self.leader_state().scheduled.partitions
-        assert not self.group.pending_assignments
-        assert replay(self.journal) == self.group
+        assert replay(self.first, self.journal) == self.group
 
     # --- words --------------------------------------------------------------------------------------
 
@@ -354,7 +348,7 @@ def _id(node: Node) -> str:
 def _request_words(node: Node, request: p.Request) -> str:
     match request:
         case p.JoinGroup(member_id):
-            holds = EMBEDDED.claimed(request.protocols[0].metadata) if request.protocols else frozenset()
+            holds = claimed_partitions(request.protocols[0].metadata) if request.protocols else frozenset()
             holding = f", holding {names(holds)}" if holds else ""
             return f"{member_id or node.name} joins{holding}"
         case p.SyncGroup(member_id, _, generation, _, _, assignments):
@@ -370,14 +364,12 @@ def _request_words(node: Node, request: p.Request) -> str:
 
 def _reply_words(node: Node, reply: p.Reply) -> str:
     match reply:
-        case p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED):
-            return f"{node.name} is to join as {reply.member_id}"
         case p.JoinGroupReply(ErrorCode.NONE):
             part = "leads" if reply.leader == reply.member_id else f"follows {reply.leader}"
             skip = ", assignment to be skipped" if reply.skip_assignment else ""
             return f"{reply.member_id} {part} in generation {reply.generation}{skip}"
         case p.SyncGroupReply(ErrorCode.NONE):
-            return f"{_id(node)} is assigned {names(EMBEDDED.assigned(reply.assignment))}"
+            return f"{_id(node)} is assigned {names(assigned_partitions(reply.assignment))}"
         case p.HeartbeatReply(ErrorCode.NONE) | p.DescribeGroupReply() | p.LeaveGroupReply():
             return ""
         case p.OffsetCommitReply(partitions):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.member.machine import MemberState
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import Assignment, encode_assignment
+from sparkcohort.runtime.protocol.consumer_protocol import encode_assignment
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-CONFIG = m.MemberConfig("a", "host", None, 10_000, 3_000, 60_000, ("t",), ("cooperative-sticky", "range"), rack="r1")
-STATIC = replace(CONFIG, group_instance_id="i")
+CONFIG = m.MemberConfig("a", "host", "a", 10_000, 3_000, 60_000, ("t",), ("cooperative-sticky", "range"), rack="r1")
 
 
 def tps(*numbers: int) -> frozenset[TopicPartition]:
@@ -29,7 +26,7 @@ def joined(generation: int, leader: str = "d-1", error: ErrorCode = ErrorCode.NO
 
 def synced(*numbers: int, error: ErrorCode = ErrorCode.NONE) -> m.Replied:
     """The answer to a sync: these partitions."""
-    assignment = encode_assignment(Assignment(tuple(sorted(tps(*numbers)))))
+    assignment = encode_assignment(tuple(sorted(tps(*numbers))))
     return m.Replied(p.SyncGroupReply(error, "consumer", "range", assignment))
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 from sparkcohort.assignors import Load
 from sparkcohort.cli.checkpoint import logs
@@ -17,14 +15,16 @@ from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls, codec, consumer_protocol, offsets_json
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import Assignment, MalformedConsumerProtocol, Subscription
+from sparkcohort.runtime.protocol.consumer_protocol import MalformedConsumerProtocol, Subscription
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import task_requests
 from sparkcohort.runtime.shell.coordinator import group_journal
+from sparkcohort.runtime.shell.rpc.process_identity import Place
+from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
 from sparkcohort.runtime.values.avro import schema as avro_schema
 from sparkcohort.runtime.values.protobuf import descriptor
-from tests.kit.group_world import EMBEDDED, SESSION_MS, World
+from tests.kit.group_world import SESSION_MS, World
 from tests.kit.protobuf_fuzz import everything
 from tests.kit.targets import Target
 
@@ -36,7 +36,6 @@ RANGE = Range("t", 0, 5, 9)
 SUBSCRIBED = Subscription(
     ("t", "ü"), b'{"executor":"1","host":"h","cores":2,"pid":7,"address":"a"}', (T0, T1), 7, "rack"
 )
-BOOKS = validation.Books({"t"}, {"range"}, 9, {T0}, 60_000)
 
 
 def subscriptions(data: bytes) -> None:
@@ -45,14 +44,13 @@ def subscriptions(data: bytes) -> None:
         found = consumer_protocol.decode_subscription(data)
         again = consumer_protocol.encode_subscription(found)
         assert consumer_protocol.encode_subscription(consumer_protocol.decode_subscription(again)) == again
-    protocol = consumer_protocol.ConsumerEmbedded()
-    protocol.claimed(data)
-    protocol.subscription(data)
-    asked = p.JoinGroup("", None, "client", "host", 1, 2, "consumer", (p.Protocol("range", data),))
+    consumer_protocol.claimed_partitions(data)
+    asked = p.JoinGroup("", "i", "client", "host", 1, 2, "consumer", (p.Protocol("range", data),))
     with suppress(validation.Refusal):
-        join, _ = validation.check_join(asked, BOOKS)
-        info, complaints = validation.read_member_info(join, "m")
-        assert all(words.isprintable() for words in (info.executor_id, info.host, info.address, *complaints.values()))
+        join = validation.check_join(asked, {"range"}, 60_000)
+        member = groups.GroupMember("m", "i", "client", "host", 1, 2, join.protocols)
+        info, _ = validation.read_member_info(member)
+        assert all(words.isprintable() for words in (info.executor_id, info.host, info.address, info.rack or ""))
 
 
 def assignments(data: bytes) -> None:
@@ -60,16 +58,16 @@ def assignments(data: bytes) -> None:
     with suppress(MalformedConsumerProtocol):
         again = consumer_protocol.encode_assignment(consumer_protocol.decode_assignment(data))
         assert consumer_protocol.encode_assignment(consumer_protocol.decode_assignment(again)) == again
-    consumer_protocol.ConsumerEmbedded().assigned(data)
+    consumer_protocol.assigned_partitions(data)
 
 
 # --- the run's port -------------------------------------------------------------------------------
 
 MESSAGES = (
-    p.JoinGroup("", None, "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"),), "new"),
+    p.JoinGroup("", "i", "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"),), "new"),
     p.SyncGroup("m", "i", 3, "consumer", "range", (("m", b"\x01"),)),
-    p.LeaveGroup((p.LeavingMember("m", None, "bye"),)),
-    p.OffsetCommit("m", None, 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
+    p.LeaveGroup((p.LeavingMember("m", "i", "bye"),)),
+    p.OffsetCommit("m", "i", 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
     p.OffsetFetch((T0,)),
 )
 CALLS = sorted(calls._DECODERS, key=lambda kind: kind.__name__)
@@ -171,13 +169,12 @@ def checkpoints(data: bytes) -> None:
 
 # --- the group's journal --------------------------------------------------------------------------
 
-JOURNAL: dict[str, Any] = {
-    "format": group_journal.FORMAT, "boot": "b", "pids": "p", "jvm": 1, "jvm_started": 5, "run_id": "7", "port": 4711,
-    "members": group_journal._sealed("[]", TOKEN), "server_certificate": "c", "server_key": "k", "authority": "a",
-    "certificate": "c", "key": "k", "token": TOKEN,
-}  # fmt: skip
-HEAD = json.dumps(JOURNAL).encode()
-OPENING = journal.group_frame(groups.new_group(groups.GroupConfig("billing"), EMBEDDED))[4:]
+IDENTITY = group_journal.RunIdentity("7", 4711, RunAuthority(b"c", b"k", Credentials(b"a", b"c", b"k", TOKEN)))
+JOURNAL = group_journal._Head(
+    group_journal.FORMAT, Place("h", "b", 1), 1, 5, group_journal._sealed("[]", TOKEN), IDENTITY
+)
+HEAD = msgspec.msgpack.encode(JOURNAL)
+OPENING = journal.group_frame(groups.new_group(groups.GroupConfig("billing")))[4:]
 APART = b"\xc1"
 """Between the bodies of frames: no value of msgpack has such a byte but in a string."""
 
@@ -194,14 +191,12 @@ def journals(data: bytes) -> None:
     group_journal._has_ended(file)
     alive = group_journal._ALIVE.pack(time.monotonic_ns())
     try:
-        found = group_journal._predecessor(alive + file, "[]", EMBEDDED, 60_000)
+        found = group_journal._predecessor(alive + file, "[]", 60_000)
     except (group_journal.UnusableJournal, journal.MalformedJournal) as error:
         assert str(error).isprintable() and len(str(error)) < 80
         return
     assert 0 < found.identity.port < 1 << 16
-    assert journal.restore_group(journal.group_frame(found.group), EMBEDDED) == found.group
-    for member in found.group.members.values():
-        validation.last_join(member)
+    assert journal.restore_group(journal.group_frame(found.group)) == found.group
     groups.step(found.group, p.Resume(7, "salt"), 0)
 
 
@@ -214,18 +209,17 @@ def _journals() -> Iterator[bytes]:
     world.commit(world.node("a"), T0, 17)
     world.drain()
     world.kill(world.node("a"))
-    for name, instance in (("a", "static"), ("b", None)):
+    for name, instance in (("a", "static"), ("b", "b")):
         world.start(name, ("t",), instance)
         world.drain()
     world.kill(world.node("b"))
     world.advance(2 * SESSION_MS)
-    created, *steps = world.journal
-    assert isinstance(created, r.GroupCreated)
-    assert groups.new_group(created.config, EMBEDDED) == journal.restore_group(journal.frame_body(OPENING), EMBEDDED)
+    steps = world.journal
+    assert world.first == journal.restore_group(journal.frame_body(OPENING))
     yield b"1" + HEAD + APART + OPENING
     yield b"2" + APART.join(journal.frame((step,))[4:] for step in steps)
     yield from (b"2" + journal.frame((step,))[4:] for step in {type(step): step for step in steps}.values())
-    file = journal.frame_body(HEAD) + journal.group_frame(world.group) + journal.frame((r.SerialTaken(7),))
+    file = journal.frame_body(HEAD) + journal.group_frame(world.group) + journal.frame((r.OffsetsCommitted(()),))
     yield from (b"\0" + file, b"\0" + file[:-1])
 
 
@@ -252,7 +246,7 @@ def protobuf(data: bytes) -> None:
 
 
 def _joins() -> list[bytes]:
-    return [consumer_protocol.encode_subscription(SUBSCRIBED, version) for version in range(4)]
+    return [bytes([0, version]) + consumer_protocol.encode_subscription(SUBSCRIBED)[2:] for version in range(4)]
 
 
 def _calls() -> list[bytes]:
@@ -287,7 +281,7 @@ TARGETS = (
     Target("task_request", task_request, _requests, (*KEYS, b'{"token": "token"')),
     Target("offsets", offsets, lambda: [OFFSETS.encode()]),
     Target("checkpoint", checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
-    Target("journal", journals, _journals, tuple(name.encode() for name in journal._KINDS)),
+    Target("journal", journals, _journals, tuple(kind.__name__.encode() for kind in r.GroupRecord.__subclasses__())),
     Target(
         "avro_schema",
         avro,

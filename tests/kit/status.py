@@ -22,8 +22,8 @@ IN_FLIGHT = {
 def a_status(**changes: Any) -> dict[str, Any]:
     """The status, with top-level keys replaced."""
     totals = RebalanceTotals()
-    totals.add(Reason(Cause.MEMBER_JOINED, ("m-2",)), 12)
-    totals.add(Reason(Cause.SESSIONS_EXPIRED, ("m-1",)), 700)
+    totals.add(Reason(Cause.MEMBER_JOINED, ("m-2",)), 12, 4)
+    totals.add(Reason(Cause.SESSIONS_EXPIRED, ("m-1",)), 700, 0)
     listened = ListenerTotals()
     for outcome, took_ms in (("returned", 300), ("returned", 200), ("overran", 55_000)):
         listened.add("revoked", outcome, took_ms)
@@ -36,7 +36,6 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "protocol": "cooperative-sticky",
         "state_age_ms": 61_000,
         "rebalance": None,
-        "pending_members": [],
         "members": [
             a_member("m-2", "2", "10.0.0.12", [["orders", 0], ["orders", 1]], 1500),
             {**a_member("m-3", "3", "10.0.0.13", [], 20), "load": A_LOAD},

@@ -2,7 +2,7 @@
 
 What can happen in a state.  By itself: a request arrives, its answer is handled, work is finished, a member that has
 something to learn sends a heartbeat.  As a fault, any number of times (or as asked for): a member leaves, its
-process dies or has left and another takes its place; a session, an issued id, the join phase or the time to sync ends;
+process dies or has left and another takes its place; a session, the join phase or the time to sync ends;
 a rebalance is asked for; what is sent is lost, late or doubled.  A commit of everything is tried in every state.
 
 Two states are one when they differ in nothing that can ever matter, and are kept in one form (``names``):
@@ -19,11 +19,9 @@ Two states are one when they differ in nothing that can ever matter, and are kep
 * **A process whom the group has removed** is one that begins anew (or has left): all that it asks is refused, which a commit
   of its shows, and nothing that it does reaches the group before its new join.
 
-What is bounded is how much there is at once, not how often: ``ids`` that the group has or has issued, of the living and
-the dead (two, as many as its maximum size: a third process is refused until a dead one's session has ended), and
-``strays``, requests whose sender doesn't wait any more.  Only ``slow`` shows pushes.  Laws I1, I4 and I5 hold at every
-step, I2 and I3 where nothing can happen by itself any more, and from every state where nobody is missed there is a way
-to such a one.
+What is bounded is how much there is at once, not how often: two members, and ``strays``, requests whose sender doesn't
+wait any more.  Only ``slow`` shows pushes.  Laws I1, I4 and I5 hold at every step, I2 and I3 where nothing can happen by
+itself any more, and from every state where nobody is missed there is a way to such a one.
 """
 
 from __future__ import annotations
@@ -39,10 +37,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.leader.assignment import assign
+from sparkcohort.runtime.leader.assignment import plan, subscriptions
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import check_step
@@ -78,8 +75,6 @@ class Explorer:
     """Breadth first over all worlds within the bounds (see above); AssertionError where a law is broken."""
 
     strays: int = 0
-    ids: int = SIZE
-    static: str = ""
     slow: bool = False  # a process takes its time: what it has to do locally, and pushes, come in any order
     parts: list[Part] = field(default_factory=list)
     seen: dict[World, int] = field(default_factory=dict)
@@ -141,11 +136,10 @@ class Explorer:
 
     def beginning(self, names: str = "ab") -> World:
         """An empty group, and these about to join."""
-        group = Part(g.new_group(g.GroupConfig("billing", max_size=SIZE), ConsumerEmbedded()))
+        group = Part(g.new_group(g.GroupConfig("billing", max_size=SIZE)))
         processes = []
         for name in names:
-            instance = "i" if name in self.static else None
-            member = m.new_member(member_config(name, (TOPIC,), instance))
+            member = m.new_member(member_config(name, (TOPIC,)))
             processes.append(Part(handled(n.Process(member), m.Start())[0]))
         return self.world(group, processes, ())
 
@@ -206,8 +200,7 @@ class Explorer:
 
     def bounded(self, world: World) -> bool:
         """Whether there is not more at once than allowed."""
-        group: g.Group = self.part(world.group)
-        return len(world.strays) <= self.strays and len(group.members) + len(group.pending) <= self.ids
+        return len(world.strays) <= self.strays
 
     def _missed(self, world: World) -> bool:
         """Whether an id in the group belongs to no process."""
@@ -221,7 +214,7 @@ class Explorer:
             for x, y in group.members.items()
             if x not in known and not (x in group.joins and ("join", y.client_id, y.attempt) in waiting)
         ]
-        return bool(nobodys or group.pending.keys() - known)
+        return bool(nobodys)
 
     # --- what can happen ------
 
@@ -252,8 +245,6 @@ class Explorer:
             yield self.tick(world, ("session", member_id), _over(member_id))
         if len(group.sessions) > 1:
             yield self.tick(world, ("sessions",), lambda x: expired(x, *x.sessions))
-        for member_id in group.pending:
-            yield self.tick(world, ("id", member_id), partial(_due_id, member_id))
         if (phase := group.rebalance) is not None and group.state == "PreparingRebalance":
             yield self.tick(world, ("phase",), lambda x: replace(x, rebalance=replace(phase, deadline_ms=0)))
         if group.sync_deadline_ms is not None:
@@ -344,7 +335,8 @@ class Explorer:
         """What the assignor says, which is the same for the same question."""
         key = (asking.protocol_name, asking.members, n.key(since))
         if key not in self._plans:
-            self._plans[key] = assign(asking.protocol_name, asking.members, {TOPIC: len(NUMBERS)}, since)
+            members = subscriptions(asking.members, since)
+            self._plans[key] = plan(asking.protocol_name, members, {TOPIC: len(NUMBERS)}).assignments
         return self._plans[key]
 
     def heartbeat(self, world: World, place: int) -> World | None:
@@ -442,7 +434,7 @@ class Explorer:
             return
         group: g.Group = self.part(world.group)
         living = [x.member for y in world.processes if (x := self.part(y)).member.state not in ENDED]
-        if {x.member_id for x in living} != set(group.members) or group.pending:
+        if {x.member_id for x in living} != set(group.members):
             return
         self.settled.append(number)
         if not living:
@@ -450,7 +442,6 @@ class Explorer:
             return
         assert group.state == "Stable"
         assert not group.unsynced
-        assert not group.pending_assignments
         assert set(g.owners(group)) == set(PARTITIONS), "I2: every partition has an owner"
         for member in living:
             assert member.state is m.MemberState.STABLE
@@ -475,22 +466,16 @@ def _over(member_id: str) -> Callable[[g.Group], g.Group]:
     return lambda group: expired(group, member_id)
 
 
-def _due_id(member_id: str, group: g.Group) -> g.Group:
-    return replace(group, pending={**group.pending, member_id: 0})
-
-
 def main() -> None:
     """Explore as far as told, and say how far that was."""
     parser = argparse.ArgumentParser(
         prog="make model", description="All reachable states of two members and three partitions."
     )
     parser.add_argument("--strays", type=int, default=0, help="requests that may be late at once")
-    parser.add_argument("--ids", type=int, default=SIZE, help="ids of the living and the dead in the group at once")
     parser.add_argument("--faults", type=int, help="faults in one run; default: any number")
-    parser.add_argument("--static", default="", help="who of a and b is static")
     parser.add_argument("--slow", action="store_true", help="processes take their time, and pushes count")
     said = parser.parse_args()
-    explorer = Explorer(said.strays, said.ids, said.static, slow=said.slow)
+    explorer = Explorer(said.strays, slow=said.slow)
     explorer.explore(said.faults)
     assert not explorer.stuck()
     print(explorer.summary(), f"{time.process_time():.0f} s of CPU", sep=", ")  # noqa: T201

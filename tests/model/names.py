@@ -136,17 +136,14 @@ def of_group(group: g.Group, names: Seen) -> g.Group:
         leader=names.id(group.leader),
         members=members,
         instances={x: names.id(y) for x, y in sorted(group.instances.items())},
-        pending=_armed(group.pending, names),
         joins={names.id(x): place[x] for x in sorted(group.joins)},
         syncs={names.id(x): place[x] for x in sorted(group.syncs)},
         unsynced=frozenset(names.id(x) for x in group.unsynced),
         sync_deadline_ms=None if group.sync_deadline_ms is None else FAR,
         sessions=_armed(group.sessions, names),
-        sessions_due_ms=FAR if group.sessions else None,
         rebalance=None if group.rebalance is None else _PHASE,
         assignments={names.id(x): y for x, y in sorted(group.assignments.items())},
         owned={names.id(x): owned(y, names) for x, y in sorted(group.owned.items())},
-        pending_assignments={names.id(x): owned(y, names) for x, y in sorted(group.pending_assignments.items())},
         supporters=dict(sorted(group.supporters.items())),
         previous_assignment=EMPTY,
         committed=EMPTY,
@@ -270,4 +267,4 @@ def _kind(part: object) -> Any:
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(x for x in kind.__struct_fields__ if x not in {"config", "embedded"})
+    return tuple(x for x in kind.__struct_fields__ if x != "config")

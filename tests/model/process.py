@@ -108,7 +108,7 @@ def losses(who: Process) -> Iterator[tuple[Part | None, Part | None]]:
 
 def expired(group: g.Group, *member_ids: str) -> g.Group:
     """A group whose sessions of these are over."""
-    return replace(group, sessions={**group.sessions, **dict.fromkeys(member_ids, 0)}, sessions_due_ms=0)
+    return replace(group, sessions={**group.sessions, **dict.fromkeys(member_ids, 0)})
 
 
 def handled(who: Process, event: m.MemberEvent) -> tuple[Process, m.ComputeAssignment | None]:

@@ -10,16 +10,14 @@ What is simulated, and how:
   (``network``).  As with gRPC, a call has one outcome: its first reply, or its time-out; what comes later is not
   heard.  But a request whose caller has given up may still arrive, late, or twice.
 * **Processes** start, die, freeze with all that waits for them, thaw, leave, and come back: as somebody else
-  (dynamic) or under their instance id (static), perhaps while the old one still runs (``process``).  In some runs half
-  of them are eager.
+  or under their instance id, perhaps while the old one still runs (``process``).
 * **The coordinator** crashes between two steps or in the middle of one: what it had kept of the step's records stays,
   actions that were not sent are not (``coordinator``).  Its journal is written ahead: nothing is sent before its
   records are kept.  The next run replays and resumes, with a higher block of generations.  The four cases of
   Kafka's coordinator are counted apart: before a join completes, before the sync, when stable, with a commit staged.
   It also freezes (its own clock stands still meanwhile, as the shell's does), and unloads in good order.
-* **Leaders**: in most runs a driver that lives in the coordinator's process, joins first, subscribes to nothing, knows
-  what the coordinator knows of partitions, and dies and returns with it, as in the product; in the others whoever is
-  elected, with nothing to go by but the members' metadata, as among Kafka's consumers.
+* **The leader** is a driver that lives in the coordinator's process, joins first, subscribes to nothing, knows what the
+  coordinator knows of partitions, and dies and returns with it, as in the product.
 * **Work**: owners fetch positions, read on, commit; zombies and liars commit too.  Topics come, go and grow.
 
 ``laws`` holds after every step what design and tests call I1, I4, I5, I6, I10 (as the agreement of members and group

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 from sparkcohort.assignors import cooperative_sticky
 from sparkcohort.assignors.solver import revocation
-from sparkcohort.runtime.group import offsets, partition_ownership, replay
+from sparkcohort.runtime.group import offsets, partition_ownership
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -59,20 +62,15 @@ def _give_early() -> list[Any]:
     ]
 
 
-def _forget_pending() -> list[Any]:
-    """An id that was issued is not remembered."""
-    return [patch.dict(replay._APPLY, {r.IdIssued: lambda group, _record: group})]
+def lower_generation(every: int, by: int) -> list[Any]:
+    """Every so manieth generation is lower than it was decided to be."""
+    begin = r.GenerationStarted._change
 
+    def lowered(record: Any, group: Any) -> Any:
+        down = record.generation - by if record.generation % every == 0 else record.generation
+        return begin(replace(record, generation=down), group)
 
-def _lower_generation() -> list[Any]:
-    """Every seventh generation is two lower than it was decided to be."""
-    begin = replay._APPLY[r.GenerationStarted]
-
-    def lowered(group: Any, record: Any) -> Any:
-        down = record.generation - 2 if record.generation % 7 == 0 else record.generation
-        return begin(group, replace(record, generation=down))
-
-    return [patch.dict(replay._APPLY, {r.GenerationStarted: lowered})]
+    return [patch.object(r.GenerationStarted, "_change", lowered)]
 
 
 def _lose_commit() -> list[Any]:
@@ -88,7 +86,6 @@ def _lose_commit() -> list[Any]:
 BREAKS = {
     "skip-fencing": Break("commits are not fenced", frozenset({"I5", "I6"}), _skip_fencing),
     "give-early": Break("a revoked partition is given away early", frozenset({"I1"}), _give_early),
-    "forget-pending": Break("a pending member is forgotten", frozenset({"I12"}), _forget_pending),
-    "lower-generation": Break("a generation is lowered", frozenset({"I4"}), _lower_generation),
+    "lower-generation": Break("a generation is lowered", frozenset({"I4"}), partial(lower_generation, 7, 2)),
     "lose-commit": Break("a staged commit is lost", frozenset({"I6", "replay"}), _lose_commit),
 }

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import journal
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from tests.kit.group_laws import LawBroken
-from tests.kit.group_records import opening
 
 if TYPE_CHECKING:
     from tests.simulator.process import Process
@@ -35,8 +32,8 @@ class Coordinator:
 
     def __init__(self, world: World, config: g.GroupConfig) -> None:
         self.world = world
-        self.group = g.new_group(config, ConsumerEmbedded())
-        self.journal: list[r.Record] = opening(self.group)
+        self.first = self.group = g.new_group(config)
+        self.journal: list[r.GroupRecord] = []
         self.journal_bytes = bytearray(journal.group_frame(self.group))
         self.up, self.frozen, self.run = True, False, 1
         self.crash_on: str | None = None
@@ -84,7 +81,7 @@ class Coordinator:
             raise LawBroken("answers", "a request is neither answered nor parked, or both")
         self._arm()
 
-    def keep(self, records: tuple[r.Record, ...]) -> None:
+    def keep(self, records: tuple[r.GroupRecord, ...]) -> None:
         """Write records to the journal: as values, and as the driver writes them."""
         self.journal += records
         self.journal_bytes += journal.frame(records)
@@ -165,7 +162,7 @@ class Coordinator:
         random = self.world.random
         kept = random.randint(0, len(decision.records))
         for record in decision.records[:kept]:
-            self.group = apply(self.group, record)
+            self.group = record.apply(self.group)
         self.keep(decision.records[:kept])
         self.world.kept(decision.records[:kept])
         if kept == len(decision.records):
@@ -189,7 +186,7 @@ class Coordinator:
         self.run += 1
         self.up, self._wake_ms = True, None
         before = self.group
-        self.group = journal.restore_group(bytes(self.journal_bytes), before.embedded)
+        self.group = journal.restore_group(bytes(self.journal_bytes))
         self.journal_bytes = bytearray(journal.group_frame(self.group))  # the new run's own
         self.world.resumed(before)
         planned_start = (self.run - 1) * GENERATIONS

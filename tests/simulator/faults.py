@@ -29,13 +29,11 @@ class Faults:
         self._gap_ms = random.choice((60, 250, 900))
         self._mixed = random.random() < 0.3  # subscriptions differ
         self._assignors = random.choice((ASSIGNORS[:1], ASSIGNORS[:1], ASSIGNORS))
-        self._eager = random.choice((0.0, 0.0, 0.0, 0.5))  # how many give everything up before they join
         self._started = 0
         self._calm = False
         self._acts = self._draw_acts()
         self._weather()
-        if self.world.has_driver:
-            self.world.start_driver()
+        self.world.start_driver()
         for _ in range(random.randint(1, 4)):
             self._start()
         self.world.schedule.later(random.randint(0, 3_000), self._act)
@@ -60,7 +58,6 @@ class Faults:
             self._freeze_coordinator: 1,
             self._unload: 1,
             self._zombie: 2,
-            self._expel: 1,
             self._spoil_assignor: 2,
             self._mend_assignor: 2,
         }
@@ -89,14 +86,11 @@ class Faults:
         if len(self._members()) >= MOST_PROCESSES:
             return
         self._started += 1
-        static = self._random.random() < 0.35
-        number = self._random.randint(0, 2) if static else self._started
-        name = f"s{number}" if static else f"m{number}"
+        shared = self._random.random() < 0.35  # an instance id that another process may have
+        name = f"s{self._random.randint(0, 2)}" if shared else f"m{self._started}"
         topics = self._random.choice(SUBSCRIPTIONS) if self._mixed else ("items", "orders")
         assignors = self._random.choice(self._assignors)
-        eager = self._random.random() < self._eager
-        instance = f"instance-{number}" if static else None
-        self.world.start(name, self._existing(topics), assignors, instance, eager=eager)
+        self.world.start(name, self._existing(topics), assignors)
         self.world.say("a process starts", name)
 
     def _existing(self, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -125,21 +119,14 @@ class Faults:
 
     def _return_static(self) -> None:
         """The process of an instance id is replaced; the old one is dead, or doesn't know yet."""
-        old = self._one([x for x in self._members() if x.member.config.group_instance_id])
+        old = self._one(self._members())
         if old is None or len(self._members()) > MOST_PROCESSES:
             return
         config = old.member.config
         if self._random.random() < 0.7:
             self.world.forget(old)
         self.world.say("a static process returns", old.name)
-        self.world.start(old.name, config.topics, config.assignors, config.group_instance_id, eager=config.eager)
-
-    def _expel(self) -> None:
-        """An operator removes whoever has an instance id."""
-        if (asker := self._one(self._members(frozen=False))) is not None:
-            instance = f"instance-{self._random.randint(0, 2)}"
-            self.world.say("an operator removes", instance)
-            asker.send(p.LeaveGroup((p.LeavingMember("", instance, "expelled"),)))
+        self.world.start(old.name, config.topics, config.assignors)
 
     # --- the network ----------------------------------------------------------------------------------
 
@@ -290,7 +277,7 @@ class Faults:
         newest = {x.member.config.group_instance_id: x for x in self._members()}
         for process in self._members():
             instance = process.member.config.group_instance_id
-            if instance is not None and newest[instance] is not process:
+            if newest[instance] is not process:
                 world.forget(process)
             elif process.frozen:
                 process.thaw()
@@ -304,7 +291,7 @@ class Faults:
     def _newcomer(self) -> None:
         self._started += 1
         topics = self._existing(("items", "orders"))
-        self.world.start(f"m{self._started}", topics, ASSIGNORS[0], None, eager=False)
+        self.world.start(f"m{self._started}", topics, ASSIGNORS[0])
         self.world.say("a process starts", f"m{self._started}")
 
 
@@ -313,6 +300,6 @@ def _drawn(random: Random) -> World:
     topics = {"orders": random.randint(1, 6), "items": random.randint(1, 4)}
     size = random.choice((100, 100, 100, 5))
     config = GroupConfig("billing", max_size=size, member_id_salt="run1")
-    world = World(random, topics, config, driver=random.random() < 0.6)
+    world = World(random, topics, config)
     world.max_delay_ms = random.choice((0, 0, 1_500, 20_000))
     return world

@@ -30,7 +30,6 @@ class Laws:
         self._committed: dict[TopicPartition, int] = {}
         self._since: dict[TopicPartition, int] = {}  # under which assignment generation it was last committed
         self._floor: dict[TopicPartition, int] = {}  # committed when its owner got it
-        self._pending: set[tuple[str, TopicPartition, int]] = set()
 
     # --- after a step -------------------------------------------------------------------------------
 
@@ -39,11 +38,11 @@ class Laws:
         check_step(before, event, decision)
         self.kept(decision.records, event)
         after = decision.group
-        if after.owned is not before.owned or after.pending_assignments is not before.pending_assignments:
+        if after.owned is not before.owned:
             for process in self._world.processes:
                 self.agrees(process)
 
-    def kept(self, records: Iterable[r.Record], event: p.Event | None = None) -> None:
+    def kept(self, records: Iterable[r.GroupRecord], event: p.Event | None = None) -> None:
         """Records were written to the journal."""
         for record in records:
             if isinstance(record, r.GenerationStarted | r.Emptied):
@@ -51,14 +50,9 @@ class Laws:
             elif isinstance(record, r.OffsetsCommitted):
                 request = event.request if isinstance(event, p.Received) else None
                 self._committed_as(record, request if isinstance(request, p.OffsetCommit) else None)
-            elif isinstance(record, r.PartitionsPending):
-                self._pending |= {(who, tp, since) for who, pending in record.pending for tp, since in pending}
             elif isinstance(record, r.PartitionsAssigned):
-                for who, partitions in record.assigned:
-                    for tp, since in partitions:
-                        # What was pending first was read by its next owner while the owner still committed.
-                        fresh = (who, tp, since) not in self._pending
-                        self._floor[tp] = self._committed.get(tp, 0) if fresh else 0
+                for _, partitions in record.assigned:
+                    self._floor |= {tp: self._committed.get(tp, 0) for tp, _ in partitions}
 
     def _begun(self, generation: int) -> None:
         if generation <= self._generation:
@@ -100,34 +94,14 @@ class Laws:
         who = member.member_id
         if not process.up or not member.owned or who not in group.members:
             return
-        owned, promised = group.owned.get(who, {}), group.pending_assignments.get(who, {})
+        owned = group.owned.get(who, {})
         for tp, since in member.owned.items():
             if owned.get(tp) == since:
                 continue
-            if promised.get(tp) == since:
-                self._nobody_else_reads(tp, process)
-                continue
-            if not self._world.has_driver and (who, tp, since) in self._pending:
-                continue  # taken back before its time, which the member will hear in the answer to its sync
             other = next((x for x, theirs in group.owned.items() if tp in theirs and x != who), "")
             has = f"{other} has it" if other else f"it has it since {owned[tp]}" if tp in owned else "nobody has it"
             what = f"{who} owns {tp.topic}-{tp.partition} since {since}, and in the group's eyes {has}"
             raise LawBroken("I1" if other else "I10", what, (who, other) if other else (who,))
-
-    def _nobody_else_reads(self, tp: TopicPartition, heir: Process) -> None:
-        """I1: a leader that knows what the coordinator knows gives nobody what another member is still reading.
-
-        A leader that goes by metadata alone may: a static member that missed a round has been granted more than its
-        metadata tells.  The coordinator then keeps one owner and the other waits with its commits, as it were.
-        """
-        if not self._world.has_driver:
-            return
-        group = self._world.coordinator.group
-        for other in self._world.processes:
-            who = other.member.member_id
-            if other is not heir and other.up and tp in other.member.owned and who in group.members:
-                members = (who, heir.member.member_id)
-                raise LawBroken("I1", f"{tp.topic}-{tp.partition} is read by {' and '.join(members)}", members)
 
     def resumed(self, before: g.Group) -> None:
         """A new coordinator run has replayed the journal, and has not gone on yet."""
@@ -173,10 +147,6 @@ class Laws:
         every = {TopicPartition(t, n) for t, count in world.topics.items() if t in wanted for n in range(count)}
         if (owned := set(g.owners(group))) != every:
             raise LawBroken("I2", f"without owner: {sorted(every - owned)}; owned in vain: {sorted(owned - every)}")
-        if group.pending_assignments:
-            raise LawBroken(
-                "I2", f"still promised: {dict(group.pending_assignments)}", tuple(group.pending_assignments)
-            )
         if group.protocol_name == "cooperative-sticky":
             _check_balance({x.member.member_id: (x.member.config.topics, len(x.member.owned)) for x in running})
 
@@ -212,7 +182,7 @@ class Laws:
     def check_replay(self) -> None:
         """The journal makes the group."""
         coordinator = self._world.coordinator
-        if replay(coordinator.journal) != coordinator.group:
+        if replay(coordinator.first, coordinator.journal) != coordinator.group:
             raise LawBroken("replay", "the journal makes another group")
 
 

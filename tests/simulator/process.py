@@ -114,15 +114,7 @@ class Process:
         world.network.request(self, call, request, world.coordinator.receive)
 
     def _lead(self, asked: m.ComputeAssignment) -> None:
-        if self.local:
-            self._lead_as_driver(asked)
-            return
-        assignments = assignment.assign(asked.protocol_name, asked.members, self.world.topics, {})
-        computed = m.AssignmentComputed(assignments, asked.generation)
-        self.world.schedule.after(self.world.takes_ms(60), self.reach, self.step, computed)
-
-    def _lead_as_driver(self, asked: m.ComputeAssignment) -> None:
-        """As ``shell.leading`` does; an assignor that fails does so at once, or when its time is over."""
+        """As ``shell.coordinator.leadership`` does; an assignor that fails does so at once, or when its time is over."""
         world, group, now_ms = self.world, self.world.coordinator.group, self.world.coordinator.now_ms
         wait_ms = 0
         if world.assignor_fails:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.consumer_protocol import assigned_partitions, claimed_partitions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import errors_of
-
-_EMBEDDED = ConsumerEmbedded()
 
 
 def words(about: object) -> str:
@@ -19,7 +17,7 @@ def words(about: object) -> str:
         case m.Replied(reply):
             return f"hears {words(reply)}"
         case p.JoinGroup(member_id, instance):
-            owned = _EMBEDDED.claimed(about.protocols[0].metadata)
+            owned = claimed_partitions(about.protocols[0].metadata)
             return f"JoinGroup of {member_id or instance or 'a newcomer'}, holding {_names(owned)}"
         case p.SyncGroup(member_id, _, generation, _, _, assignments):
             return f"SyncGroup of {member_id}, generation {generation}{', with the plan' if assignments else ''}"
@@ -31,7 +29,7 @@ def words(about: object) -> str:
         case p.JoinGroupReply(error, generation, _, protocol, leader, member_id):
             return f"JoinGroup {error.name}: {member_id}, generation {generation}, {protocol}, led by {leader}"
         case p.SyncGroupReply(error):
-            return f"SyncGroup {error.name}: {_names(_EMBEDDED.assigned(about.assignment))}"
+            return f"SyncGroup {error.name}: {_names(assigned_partitions(about.assignment))}"
         case p.OffsetCommitReply() | p.HeartbeatReply() | p.LeaveGroupReply():
             return f"{type(about).__name__[:-5]} {', '.join(sorted(error.name for error in errors_of(about)))}"
     return str(about)

@@ -7,8 +7,6 @@ from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.member import machine as m
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 class World:
     """Everything of one run; ``events`` counts the steps of the production machines and the faults."""
 
-    def __init__(self, random: Random, topics: dict[str, int], config: g.GroupConfig, *, driver: bool) -> None:
-        self.random, self.topics, self.has_driver = random, topics, driver
+    def __init__(self, random: Random, topics: dict[str, int], config: g.GroupConfig) -> None:
+        self.random, self.topics = random, topics
         self.max_delay_ms = 0  # for which the driver waits for somebody in place of a member that departed
         self.assignor_fails = False  # the driver's
         self.schedule = Schedule()
@@ -54,10 +52,10 @@ class World:
     # --- processes ----------------------------------------------------------------------------------
 
     def start(
-        self, name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None, *, eager: bool
+        self, name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None = None
     ) -> Process:
-        """Start a member's process."""
-        process = Process(self, name, replace(member_config(name, topics, instance, assignors), eager=eager))
+        """Start a member's process; its instance id is its name, unless it is given."""
+        process = Process(self, name, member_config(name, topics, instance, assignors))
         self.processes.append(process)
         self.schedule.after(0, process.reach, process.step, m.Start())
         return process
@@ -82,8 +80,7 @@ class World:
 
     def _coordinator_up(self) -> None:
         self.coordinator.resume()
-        if self.has_driver:
-            self.start_driver()
+        self.start_driver()
 
     # --- records and time -----------------------------------------------------------------------------
 
@@ -130,7 +127,7 @@ class World:
             elif type(action) is p.Removed:
                 self.counts["members removed"] += 1
 
-    def kept(self, records: Iterable[r.Record]) -> None:
+    def kept(self, records: Iterable[r.GroupRecord]) -> None:
         """A part of a step's records was kept before the coordinator went down."""
         self.laws.kept(records)
 

@@ -7,7 +7,6 @@ and without a rebalance.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import queue
@@ -238,13 +237,7 @@ class MemberLoop:
 
 def _member_config(config: AgentConfig, topics: tuple[str, ...]) -> machine.MemberConfig:
     executor = config.executor
-    info = {
-        "executor": executor.executor_id,
-        "host": executor.host,
-        "cores": executor.cores,
-        "pid": os.getpid(),
-        "address": config.address,
-    }
+    info = calls.ProcessInfo(executor.executor_id, executor.host, executor.cores, os.getpid(), config.address)
     return machine.MemberConfig(
         client_id=f"executor-{executor.executor_id}",
         client_host=executor.host,
@@ -255,8 +248,7 @@ def _member_config(config: AgentConfig, topics: tuple[str, ...]) -> machine.Memb
         topics=topics,
         assignors=config.assignors,
         rack=config.rack,
-        user_data=json.dumps(info, separators=(",", ":")).encode(),
-        leave_on_stop=True,  # static, but its executor is gone: no successor takes the slot
+        user_data=calls.encode(info),
     )
 
 

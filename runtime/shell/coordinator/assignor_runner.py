@@ -124,13 +124,13 @@ class AssignorRunner:
     def due(self) -> int | None:
         """When another round is due (ms of the group's clock); None if only an event can bring one."""
         due = delayed_rebalance.deadline(self.leader_state)
-        return self._balancing.due() if due is None and self._balancing is not None else due
+        return self._balancing.imbalance.due() if due is None and self._balancing is not None else due
 
     def reason(self, name: Callable[[str], str]) -> Reason:
         """The reason of the round that is due; ``name`` makes a member id readable."""
         if self._balancing is None or delayed_rebalance.deadline(self.leader_state) is not None:
             return delayed_rebalance.reason(self.leader_state, name)
-        return self._balancing.reason(self._now())
+        return self._balancing.imbalance.request_round(self._now())
 
     def deadline(self) -> int | None:
         """When ``tick`` has something to do (ms of the group's clock); None while nothing is computed."""

@@ -16,7 +16,6 @@ import errno
 import fcntl
 import hashlib
 import hmac
-import json
 import logging
 import os
 import stat
@@ -25,20 +24,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
+
+import msgspec
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group import Group, journal
-from sparkcohort.runtime.group.records import Record
-from sparkcohort.runtime.group.state import EmbeddedProtocol
+from sparkcohort.runtime.group.records import GroupRecord
 from sparkcohort.runtime.shell.rpc.connection_file import home
 from sparkcohort.runtime.shell.rpc.executor import Executor
-from sparkcohort.runtime.shell.rpc.process_identity import current_place, started
-from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
+from sparkcohort.runtime.shell.rpc.process_identity import Place, current_place, started
+from sparkcohort.runtime.shell.rpc.tls import RunAuthority
 
 log = logging.getLogger("sparkcohort.journal")
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 LARGEST: Final = 64 << 20
 LEAST_REWRITE: Final = 1 << 20
 """The file is rewritten when it has grown by so many bytes, or by the size of the group, if that is more."""
@@ -51,9 +51,6 @@ LOOK_S: Final = 0.05
 _ALIVE: Final = struct.Struct("!Q")
 """At the file's beginning: when its run last lived, in ns of the host's monotonic clock."""
 _SUFFIX: Final = ".journal"
-_LAST_PORT: Final = 65_535
-_NO_HEAD: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors of reading a head that is no JSON, is nested too deeply, lacks a name, or has values of other types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +58,30 @@ class RunIdentity:
     """How members address and authenticate a run."""
 
     run_id: str
-    port: int
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
     authority: RunAuthority = field(repr=False)
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """The first frame: whose journal it is, and what the connection file has."""
+
+    format: int
+    place: Place
+    jvm: int
+    jvm_started: int
+    members: str  # ``_sealed``
+    identity: RunIdentity
+
+
+_HEAD: Final = msgspec.msgpack.Decoder(_Head)  # at import: see ``wire_types``
+
+
+def _read_head(body: bytes) -> _Head:
+    """Raises UnusableJournal."""
+    try:
+        return _HEAD.decode(body)
+    except (ValueError, RecursionError):  # msgspec's own are ValueErrors
+        raise UnusableJournal("it can't be read") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +106,14 @@ def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
     return home() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{_SUFFIX}"
 
 
-def take(
-    path: Path, members: str, embedded: EmbeddedProtocol, *, session_timeout_ms: int, patience_s: float
-) -> Predecessor | None:
+def take(path: Path, members: str, *, session_timeout_ms: int, patience_s: float) -> Predecessor | None:
     """The previous run, if its members may still live and have the options ``members``; None otherwise.
 
     Waits ``patience_s`` for that run to end.  An unusable journal is removed.
     """
     try:
         with _locked_file(path, patience_s) as (descriptor, size):
-            return _predecessor(os.pread(descriptor, size, 0), members, embedded, session_timeout_ms)
+            return _predecessor(os.pread(descriptor, size, 0), members, session_timeout_ms)
     except FileNotFoundError:
         return None
     except (OSError, UnusableJournal, journal.MalformedJournal) as error:
@@ -142,34 +159,20 @@ def _is_at(path: Path, descriptor: int) -> bool:
     return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_timeout_ms: int) -> Predecessor:
+def _predecessor(data: bytes, members: str, session_timeout_ms: int) -> Predecessor:
     """Raises UnusableJournal, MalformedJournal."""
     if len(data) < _ALIVE.size:
         raise UnusableJournal("it is empty")
     silent_ms = (time.monotonic_ns() - _ALIVE.unpack_from(data)[0]) // 1_000_000
     if not 0 <= silent_ms <= session_timeout_ms:
         raise UnusableJournal(f"its members have waited for {session_timeout_ms} ms, and are gone")
-    head = next(journal.frames(data[_ALIVE.size :]), b"")
-    try:
-        head_values = json.loads(head)
-        if head_values["format"] != FORMAT:
-            raise UnusableJournal("it is of another version")
-        client = Credentials(
-            authority=head_values["authority"].encode(),
-            certificate=head_values["certificate"].encode(),
-            key=head_values["key"].encode(),
-            token=str(head_values["token"]),
-        )
-        authority = RunAuthority(head_values["server_certificate"].encode(), head_values["server_key"].encode(), client)
-        identity = RunIdentity(str(head_values["run_id"]), int(head_values["port"]), authority)
-        has_same_members = hmac.compare_digest(str(head_values["members"]), _sealed(members, client.token))
-    except _NO_HEAD:
-        raise UnusableJournal("it can't be read") from None
-    if not 0 < identity.port <= _LAST_PORT:
-        raise UnusableJournal("it names no port")
-    if not has_same_members:
+    body = next(journal.frames(data[_ALIVE.size :]), b"")
+    head = _read_head(body)
+    if head.format != FORMAT:
+        raise UnusableJournal("it is of another version")
+    if not hmac.compare_digest(head.members, _sealed(members, head.identity.authority.client.token)):
         raise UnusableJournal("the query has other options now")
-    return Predecessor(identity, journal.restore_group(data[_ALIVE.size + len(journal.frame_body(head)) :], embedded))
+    return Predecessor(head.identity, journal.restore_group(data[_ALIVE.size + len(journal.frame_body(body)) :]))
 
 
 def _sealed(members: str, token: str) -> str:
@@ -183,24 +186,9 @@ class GroupJournal:
     def __init__(self, path: Path, identity: RunIdentity, members: str, jvm: Executor, group_id: str) -> None:
         """Nothing is written before ``open``."""
         self._path, self._group_id = path, group_id
-        client, authority = identity.authority.client, identity.authority
-        head: dict[str, Any] = {
-            "format": FORMAT,
-            "boot": current_place().boot,
-            "pids": current_place().pids,
-            "jvm": jvm.pid,
-            "jvm_started": jvm.started,
-            "members": _sealed(members, client.token),
-            "run_id": identity.run_id,
-            "port": identity.port,
-            "server_certificate": authority.server_certificate.decode(),
-            "server_key": authority.server_key.decode(),
-            "authority": client.authority.decode(),
-            "certificate": client.certificate.decode(),
-            "key": client.key.decode(),
-            "token": client.token,
-        }
-        self._head = journal.frame_body(json.dumps(head).encode())
+        sealed = _sealed(members, identity.authority.client.token)
+        head = _Head(FORMAT, current_place(), jvm.pid, jvm.started, sealed, identity)
+        self._head = journal.frame_body(msgspec.msgpack.encode(head))
         self._descriptor: int | None = None
         self._grown = self._base = 0
         self._alive_ns = 0
@@ -211,7 +199,7 @@ class GroupJournal:
         if not self.is_usable:
             self._discard_former()
 
-    def append(self, records: tuple[Record, ...], group: Group) -> None:
+    def append(self, records: tuple[GroupRecord, ...], group: Group) -> None:
         """Write the records of a step, before its replies are sent; ``group`` is the group after it."""
         if self._descriptor is not None and records:
             self._attempt(lambda: self._append(journal.frame(records), group))
@@ -336,8 +324,8 @@ def _sweep(path: Path) -> None:
 def _has_ended(data: bytes) -> bool:
     """Whether the application in a journal's first frame lived on this host and has ended."""
     try:
-        head = json.loads(next(journal.frames(data), b""))
-        lived_here = (head["boot"], head["pids"]) == current_place()[1:] and current_place().is_certain()
-        return bool(lived_here and started(int(head["jvm"])) != head["jvm_started"])
-    except _NO_HEAD:
+        head = _read_head(next(journal.frames(data), b""))
+    except UnusableJournal:
         return False
+    lived_here = head.place[1:] == current_place()[1:] and head.place.is_certain()
+    return bool(lived_here and started(head.jvm) != head.jvm_started)

@@ -11,38 +11,33 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias
 
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group import summary, timeline
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.table import GroupState
-from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import OffsetCommitReply, Rebalanced, Reply, Request, changed
+from sparkcohort.runtime.protocol.messages import Rebalanced
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import NO_REASON
+from sparkcohort.runtime.shell.coordinator.totals import RebalanceTotals
 
 HISTORY: Final = 200
 """How many rebalances are kept."""
 JOURNAL: Final = 20_000
 """How many records are kept."""
 MOST_MEMBERS_REMEMBERED: Final = 1_024
-"""Members, present or former, whose last records are kept for error messages."""
-LINES, LINE_LENGTH = 3, 160
+"""Members, present or former, whose names are kept."""
+LINE_LENGTH: Final = 160
 
 OK, FOLLOW_UP = "ok", "follow-up round due"
 
 _FREQUENT_RECORDS = (
     r.SessionRenewed,
-    r.SessionsChecked,
-    r.SerialTaken,
     r.OffsetsCommitted,
     r.JoinsAnswered,
     r.SyncsAnswered,
 )
-_FENCING_ERRORS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
-
-T = TypeVar("T", bound=Reply)
 PartitionsByMember: TypeAlias = Mapping[str, tuple[TopicPartition, ...]]
 
 
@@ -109,8 +104,7 @@ class History:
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
         self._entries: deque[Entry] = deque(maxlen=HISTORY)
-        self._records: deque[tuple[float, r.Record]] = deque(maxlen=JOURNAL)
-        self._lately: OrderedDict[str, deque[r.Record]] = OrderedDict()
+        self._records: deque[tuple[float, r.GroupRecord]] = deque(maxlen=JOURNAL)
         self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._forming: r.GenerationStarted | None = None
         self._removed: deque[tuple[str, str]] = deque(maxlen=MOST_MEMBERS_REMEMBERED)
@@ -118,9 +112,10 @@ class History:
         self._owners: dict[TopicPartition, str] = {}  # the last owner of each partition, also of unowned ones
         self._state = GroupState.EMPTY
         self.state_since_ms = 0
+        self.rebalance_totals = RebalanceTotals()
         self.agent_starts: Counter[str] = Counter()  # new members by executor: the second one is a restart
 
-    def add_step(self, former: Group, current: Group, records: Iterable[r.Record], now_ms: int) -> None:
+    def add_step(self, former: Group, current: Group, records: Iterable[r.GroupRecord], now_ms: int) -> None:
         """Add the records of one step."""
         if current.state is not self._state:
             self._state, self.state_since_ms = current.state, now_ms
@@ -128,8 +123,6 @@ class History:
         time_s = self._wall() if step else 0.0
         for record in step:
             self._records.append((time_s, record))
-            for member_id in timeline.member_ids(record):
-                self._remember(member_id, record)
             match record:
                 case r.GenerationStarted():
                     self._forming = record
@@ -167,7 +160,9 @@ class History:
             result = f"failed: {self._failure[1]}"
         routes = summary.routes(done, self._owners)
         self._owners |= {tp: name for name, partitions in done.assignment.items() for tp in partitions}
-        return self._append(done, result, giving_up, routes)
+        entry = self._append(done, result, giving_up, routes)
+        self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms, len(entry.moved))
+        return entry
 
     def entries(self) -> tuple[Entry, ...]:
         """The last rebalances, newest last."""
@@ -185,23 +180,6 @@ class History:
             for place, line in timeline.placed_lines((item for _, item in records), member_id)
         )
 
-    def lately(self, member_id: str) -> str:
-        """The last lines of a member's timeline in one text; "" when there are none."""
-        records = self._lately.get(member_id, ())
-        return "; ".join(_shorten(timeline.line(record, member_id)) for record in records)
-
-    def explain_refusal(self, request: Request, reply: T) -> T:
-        """The reply; one that fences or removes a member gets the end of its timeline in its message."""
-        error = reply.error if not isinstance(reply, OffsetCommitReply) else _worst(reply)
-        member_id = getattr(request, "member_id", "")
-        if error not in _FENCING_ERRORS or not (lately := self.lately(member_id)):
-            return reply
-        message = getattr(reply, "message", "")
-        fuller: T = changed(
-            cast("Any", reply), message=f"{message}{'; ' if message else ''}{member_id} before that: {lately}"
-        )
-        return fuller
-
     def _append(
         self,
         done: Rebalanced,
@@ -216,13 +194,9 @@ class History:
         self._removed.clear()
         return entry
 
-    def _remember(self, member_id: str, record: r.Record) -> None:
-        self._lately.setdefault(member_id, deque(maxlen=LINES)).append(record)
-        self._lately.move_to_end(member_id)
-        if len(self._lately) > MOST_MEMBERS_REMEMBERED:
-            self._lately.popitem(last=False)
-
-    def _overtaken(self, generation: r.GenerationStarted, former: Group, step: Sequence[r.Record], now_ms: int) -> None:
+    def _overtaken(
+        self, generation: r.GenerationStarted, former: Group, step: Sequence[r.GroupRecord], now_ms: int
+    ) -> None:
         """A generation that never came into force: the next join phase began before its assignment was stored."""
         phase = former.rebalance
         done = Rebalanced(
@@ -238,17 +212,13 @@ class History:
         self._append(done, f"failed: {_shorten(_cause(step))}", {}, {}, in_force=False)
 
 
-def _cause(step: Sequence[r.Record]) -> str:
+def _cause(step: Sequence[r.GroupRecord]) -> str:
     removals = [
         f"{record.member_id} was removed: {record.reason}" for record in step if isinstance(record, r.MemberRemoved)
     ]
     arrivals = [f"{record.member.member_id} joined" for record in step if isinstance(record, r.MemberAdded)]
     rejoins = [f"{record.member_id} rejoined" for record in step if isinstance(record, r.JoinParked)]
     return "; ".join(removals or arrivals or rejoins) or "another rebalance began"
-
-
-def _worst(reply: OffsetCommitReply) -> ErrorCode:
-    return next((error for _, error in reply.partitions if error in _FENCING_ERRORS), ErrorCode.NONE)
 
 
 def _shorten(words: str) -> str:

@@ -18,7 +18,6 @@ from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.leader import assignment, delayed_rebalance, imbalance, load_report
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.protocol.reasons import Reason
 
 NAME: Final = LoadBalancedAssignor.name
 
@@ -28,9 +27,9 @@ class LoadWatch:
 
     def __init__(self, threshold: float, after_ms: int, max_moves: int) -> None:
         self._assignor = LoadBalancedAssignor(threshold=threshold, max_moves=max_moves)
+        self.imbalance = imbalance.ImbalanceWatch(after_ms)
         self._after_ms = after_ms
         self._loads: dict[Partition, Load] = {}
-        self._watch = imbalance.Watch()
         self._looked_ms: int | None = None
 
     def on_load_report(self, owned: Collection[TopicPartition], loads: Mapping[TopicPartition, Load]) -> None:
@@ -50,7 +49,7 @@ class LoadWatch:
         self._looked_ms = now_ms
         group_round = make_round(NAME, _joined(group))
         self._loads = {tp: load for tp, load in self._loads.items() if tp[1] < group_round.topics.get(tp[0], 0)}
-        self._watch = imbalance.record_relief(self._watch, self._relief(group_round, now_ms), now_ms)
+        self.imbalance.record_relief(self._relief(group_round, now_ms), now_ms)
 
     def _relief(self, group: delayed_rebalance.Round, now_ms: int) -> Relief | None:
         subscriptions = assignment.subscriptions(group.members, group.owned)
@@ -59,24 +58,15 @@ class LoadWatch:
             *assignment.assignor_input(subscriptions, group.topics, subset=group.subset, racks=group.racks)
         )
 
-    def due(self) -> int | None:
-        """When a round is due for an imbalance; None without a lasting one."""
-        return imbalance.due(self._watch, self._after_ms)
-
-    def reason(self, now_ms: int) -> Reason:
-        """The reason of the round that is requested now, with the member's id."""
-        self._watch = imbalance.record_request(self._watch, now_ms)
-        return imbalance.reason(self._watch, now_ms)
-
     def balance(self, now_ms: int) -> imbalance.Balance:
         """The loads and assignor of a round that is led now; without a lasting imbalance it moves nothing for load."""
-        lasted = imbalance.has_lasted(self._watch, now_ms, self._after_ms)
+        lasted = self.imbalance.has_lasted(now_ms)
         return imbalance.Balance(self._assignor if lasted else replace(self._assignor, max_moves=0), self._loads)
 
     def end_round(self, now_ms: int) -> None:
         """The assignor has led a round: its imbalance is dealt with."""
-        if imbalance.has_lasted(self._watch, now_ms, self._after_ms):
-            self._watch = imbalance.record_round(self._watch)
+        if self.imbalance.has_lasted(now_ms):
+            self.imbalance.end_round()
 
     def loads(self) -> Mapping[Partition, Load]:
         """The last load of each partition."""

@@ -29,6 +29,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.leadership import DRIVER
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry, UnknownPlan
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
@@ -98,28 +99,20 @@ class Service:
 
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers by action name."""
-        group_handlers: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
-        view_handlers: dict[str, Handler] = {
-            "Status": self._describe,
+        return {
+            **{kind.__name__: self._group for kind in REQUESTS},
+            "Status": lambda _body: _json(self._status()),
             "Rebalances": self._rebalances,
             "Story": self._member_timeline,
-        }
-        report_handlers: dict[str, Handler] = {
             "Delivered": self._delivered,
             "Listened": self._listened,
             "Loads": self._loads,
-        }
-        report_handlers |= {
             "MalformedRecords": self._malformed,
             "RecordTimestamps": self._record_timestamps,
             "AgentFigures": self._figures,
-        }
-        question_handlers: dict[str, Handler] = {"Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
-        return {
-            **group_handlers,
-            **view_handlers,
-            **report_handlers,
-            **question_handlers,
+            "Claim": self._claim,
+            "Fetched": self._fetched,
+            "Read": self._read,
             "BatchCommitted": self._batch_committed,
         }
 
@@ -140,7 +133,8 @@ class Service:
         request = decode(body)
         if not isinstance(request, REQUESTS):
             raise WireError(f"{type(request).__name__} is not a request")
-        if self._coordinator.is_driver(request):
+        speakers = request.members if isinstance(request, LeaveGroup) else (request,)
+        if any(getattr(speaker, "group_instance_id", None) == DRIVER for speaker in speakers):
             raise WireError("only the driver may speak as its own member")
         reply = self._coordinator.request(request, self._timeout_s(request))
         if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
@@ -296,9 +290,6 @@ class Service:
         report = calls.decode(body, calls.BatchCommitted)
         query = self._progress.batch_committed(report) if self._progress is not None else ""
         return calls.encode(calls.BatchCommittedReply(query))
-
-    def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
-        return _json(self._status())
 
     def _rebalances(self, body: bytes) -> bytes:
         """The last rebalances, or the one of a generation with its assignments."""

@@ -63,10 +63,12 @@ class RebalanceTotals:
 
     def __init__(self) -> None:
         self._by_reason = {label: Histogram() for label in LABELS}
+        self.partitions_moved = 0
 
-    def add(self, reason: Reason, duration_ms: int) -> None:
-        """Count one rebalance that has ended."""
+    def add(self, reason: Reason, duration_ms: int, moved: int) -> None:
+        """Count one rebalance that has ended, and the partitions that it moved."""
         self._by_reason[reason.label].add(duration_ms)
+        self.partitions_moved += moved
 
     def as_value(self) -> dict[str, Any]:
         """In plain values: how many there were, and the histogram of each reason that there is."""

@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_journal import (
     GroupJournal,
@@ -45,7 +44,6 @@ def predecessor(options: SourceOptions) -> Predecessor | None:
     former = take(
         place[1],
         _members(options),
-        ConsumerEmbedded(),
         session_timeout_ms=options.session_timeout_ms,
         patience_s=CLOSE_S,
     )

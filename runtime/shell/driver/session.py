@@ -190,7 +190,6 @@ class Session:
             options.subscription.partitions_by_topic(),
             assignors=self._assignors,
             racks=self._log_ends.racks,
-            former_group=former.group if former else None,
         )
         stop = self._coordinator.stop
         self._ending.add(Order.AGENTS, lambda: stop(for_good=not self._may_run_again()))
@@ -199,8 +198,8 @@ class Session:
         self._abilities = ReachabilityWatch(
             partial(probe_leaders, options.kafka), self._coordinator.members, self._coordinator.trigger
         )
-        self._coordinator.barred = self._abilities.barred
-        self._coordinator.start()
+        self._coordinator.leadership.barred = self._abilities.barred
+        self._coordinator.start(former.group if former else None)
         group = self._coordinator
         self._commits.follow(lambda: group.group.generation)
         self._log_ends.on_change(self._coordinator.topics_changed)

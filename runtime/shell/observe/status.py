@@ -65,7 +65,7 @@ def build(
     """
     described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
     assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
-    audit = plans.audit
+    audit, leadership = plans.audit, coordinator.leadership
     return {
         "group": coordinator.settings.group_id,
         "instance_id": instance_id,
@@ -76,12 +76,11 @@ def build(
         "state_age_ms": coordinator.now_ms - coordinator.history.state_since_ms,
         "rebalance": _under_way(coordinator, coordinator.group),
         "members": _members(coordinator, described),
-        "pending_members": _pending(coordinator.group, coordinator.now_ms),
         "partitions": _partitions(coordinator, logs, late or {}),
         "cut_off": [dict(row) for row in cut_off],
         "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": reports.history(coordinator.history.entries()),
-        "rebalance_totals": coordinator.rebalance_totals.as_value(),
+        "rebalance_totals": coordinator.history.rebalance_totals.as_value(),
         "listener_calls": coordinator.listener_totals.as_value(),
         "malformed": plans.malformed.as_value({tp.topic for tp in logs.announced}, reasons),
         "refused": [
@@ -90,9 +89,9 @@ def build(
         ],
         "assignors": list(coordinator.settings.assignors),
         "load_balance": list(coordinator.settings.load_balance),
-        "failed_rebalances": dict(coordinator.leading.failures),
-        "assignor_failure": coordinator.leading.failure(),
-        "partitions_moved": coordinator.partitions_moved,
+        "failed_rebalances": dict(leadership.runner.failures),
+        "assignor_failure": leadership.runner.failure(),
+        "partitions_moved": coordinator.history.rebalance_totals.partitions_moved,
         "batches": plans.batches(),
         "agent_starts": dict(coordinator.history.agent_starts),
         **driver._asdict(),
@@ -103,7 +102,8 @@ def build(
 def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[dict[str, Any]]:
     infos, group = coordinator.members(), coordinator.group
     owned = {member_id: groups.owned(group, member_id) for member_id in infos}
-    loads = coordinator.balancing.loads_by_member(owned) if coordinator.balancing else {}
+    balancing = coordinator.leadership.balancing
+    loads = balancing.loads_by_member(owned) if balancing else {}
     rows = [
         _member(item, info, _standing(group, item.member_id), loads.get(item.member_id))
         for item in described.members
@@ -161,15 +161,9 @@ def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
         "age_ms": coordinator.now_ms - phase.started_ms,
         "waits_for": "join" if joining else "sync",
         "deadline_in_ms": None if deadline_ms is None else max(deadline_ms - coordinator.now_ms, 0),
-        "assignor": coordinator.leading.running(),
+        "assignor": coordinator.leadership.runner.running(),
         "missing": [{"member_id": late_id, "client_id": reports.client_id(late_id, names)} for late_id in late],
     }
-
-
-def _pending(group: Group, now_ms: int) -> list[dict[str, Any]]:
-    """The pending members: ids that were issued and not used yet."""
-    pending = sorted(group.pending.items())
-    return [{"member_id": member_id, "expires_in_ms": max(at_ms - now_ms, 0)} for member_id, at_ms in pending]
 
 
 def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPartition, str]) -> list[dict[str, Any]]:
@@ -178,7 +172,8 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
     ends = snapshot.ends if snapshot else {}
     rows = []
     partitions = snapshot.partitions if snapshot else frozenset()
-    racks, loads = coordinator.racks(), coordinator.balancing.loads() if coordinator.balancing else {}
+    balancing = coordinator.leadership.balancing
+    racks, loads = coordinator.leadership.racks(), balancing.loads() if balancing else {}
     for tp in sorted({*committed, *announced, *partitions}):
         offset, end = committed.get(tp), ends.get(tp)
         owner = infos.get(owners.get(tp, ""))
@@ -210,5 +205,5 @@ def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
 
     Without partitions it is the back-off of revoking rounds: moves between live members are delayed after a round with moves.
     """
-    wait = coordinator.scheduled()
+    wait = coordinator.leadership.scheduled()
     return wait and {"partitions": [list(tp) for tp in sorted(wait[0])], "due_in_ms": wait[1]}

@@ -199,7 +199,7 @@ def _owner(path: Path) -> str:
 
 
 def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
-    """A live group of this host as Python values: state, members, pending members, partitions, the rebalance under way.
+    """A live group of this host as Python values: state, members, partitions, the rebalance under way.
 
     For a notebook; the keys are those of ``status.build``.  ``instance_id`` chooses among runs that share a group.
     Raises CohortError: no such group here, several runs without an ``instance_id``, no answer, the query is ending.

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal, Predecessor, RunIdentity, take
 from sparkcohort.runtime.shell.rpc.executor import Executor
@@ -27,7 +26,7 @@ def journal(world: World, path: Path) -> GroupJournal:
 
 def taken(path: Path) -> Predecessor:
     """What the run before has left."""
-    found = take(path, "the members' options", ConsumerEmbedded(), session_timeout_ms=SESSION_MS, patience_s=5)
+    found = take(path, "the members' options", session_timeout_ms=SESSION_MS, patience_s=5)
     assert found is not None
     return found
 

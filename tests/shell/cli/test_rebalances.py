@@ -48,12 +48,11 @@ def failing(world: World) -> str:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CooperativeStickyAssignor, "assign", fail)
-        for _ in range(2):  # first it is told its id (KIP-394)
-            reply = world.call(JoinGroup(member_id, None, "c", "h", protocols=OFFERED, **said))
-            assert isinstance(reply, JoinGroupReply)
-            member_id = reply.member_id
-        wait_until(lambda: world.coordinator.leading.failures, 10, "the assignor to fail")
-    world.call(LeaveGroup((LeavingMember(member_id, None, "done"),)))
+        reply = world.call(JoinGroup("", "c", "c", "h", protocols=OFFERED, **said))
+        assert isinstance(reply, JoinGroupReply)
+        member_id = reply.member_id
+        wait_until(lambda: world.coordinator.leadership.runner.failures, 10, "the assignor to fail")
+    world.call(LeaveGroup((LeavingMember(member_id, "c", "done"),)))
     return member_id
 
 
@@ -87,13 +86,12 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]
         world = World()
         a, b = both_join(world)
         b.freeze()
-        world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
+        world.call(LeaveGroup((LeavingMember(b.member_id, b.name, "done"),)))
         wait_until(lambda: len(a.owned) == 4, 10, "a to have everything again")
         failing(world)
         failed = world.coordinator.group.generation
         wait_until(lambda: world.coordinator.group.generation > failed and len(a.owned) == 4, 10, "c to be gone")
         wait_until(lambda: world.coordinator.group.state == "Stable", 10, "the group to be stable")
-        world.call(JoinGroup("", None, "d", "h", 60_000, 2_000, "consumer", OFFERED))
         with a_port(world) as port:
             path = connection_file.write("g", "cohort-0a1b2c3d", Run("r1", None, port, world.authority.client))
             assert path is not None
@@ -179,6 +177,6 @@ def test_the_story_of_a_member_that_is_gone(life: tuple[World, str]) -> None:
     lines = told("story", "executor-b")
     assert {line["member_id"] for line in lines} == {gone}
     whats = [line["what"] for line in lines]
-    assert whats[:3] == ["was issued its id", "became a member, from h", "joined"]
+    assert whats[:2] == ["became a member, from h", "joined"]
     assert whats[-1].endswith("it left: done")
     assert cohort("story", gone, "--group", "g").stdout.splitlines()[0] == f"{gone} (executor-b on h)"

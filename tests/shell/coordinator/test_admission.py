@@ -52,36 +52,34 @@ def check_settled(world: World, honest: tuple[Member, Member]) -> None:
         return world.coordinator.group.state == "Stable" and owners == own and set(own) == set(PARTITIONS)
 
     wait_until(settled, SETTLED_S, "the honest members to have all partitions", every_s=0.01)
-    assert world.coordinator.leading.failures == {}
+    assert world.coordinator.leadership.runner.failures == {}
 
 
 class Liar:
     """A member whose joins say what the test wants; it is gone when the block ends."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self.member_id, self.ids = world, "", set[str]()
+    def __init__(self, world: World, name: str = "liar") -> None:
+        self.world, self.name, self.member_id, self.ids = world, name, "", set[str]()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for member_id in self.ids:
-            self.world.call(p.LeaveGroup((p.LeavingMember(member_id),)))
+            self.world.call(p.LeaveGroup((p.LeavingMember(member_id, self.name),)))
 
     def join(self, metadata: bytes, **others: Any) -> ErrorCode:
         """Join, then sync; the first error of the two."""
         reply = self._ask(metadata, others)
-        if reply.error == ErrorCode.MEMBER_ID_REQUIRED:
-            reply = self._ask(metadata, others)
         if reply.error != ErrorCode.NONE:
             return reply.error
-        synced = self.world.call(p.SyncGroup(self.member_id, None, reply.generation))
+        synced = self.world.call(p.SyncGroup(self.member_id, self.name, reply.generation))
         assert isinstance(synced, p.SyncGroupReply)
         return synced.error
 
     def _ask(self, metadata: bytes, others: dict[str, Any]) -> p.JoinGroupReply:
         offered = tuple(p.Protocol(name, metadata) for name in self.world.names)
-        usual = p.JoinGroup(self.member_id, None, "liar", "h", 2_000, 2_000, "consumer", offered)
+        usual = p.JoinGroup(self.member_id, self.name, self.name, "h", 2_000, 2_000, "consumer", offered)
         reply = self.world.call(structs.replace(usual, **others))
         assert isinstance(reply, p.JoinGroupReply)
         self.member_id = reply.member_id or self.member_id
@@ -100,27 +98,23 @@ def claiming(*owned: tuple[str, int], generation: int = -1, topics: tuple[str, .
     ids=["negative, no topic", "negative", "beyond", "everybody's", "many"],
 )  # fmt: skip
 def test_what_it_claims_it_does_not_get(
-    world: World, honest: tuple[Member, Member], owned: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+    world: World, honest: tuple[Member, Member], owned: list[tuple[str, int]]
 ) -> None:
-    """Of any generation, once it has partitions of its own and from the first: nothing moves on its account."""
+    """Of any generation: nothing moves on its account."""
     check_settled(world, honest)
     before = {member: dict(member.owned) for member in honest}
-    with Liar(world) as liar, caplog.at_level(logging.WARNING, "sparkcohort"):
+    with Liar(world) as liar:
         for _ in range(3):
-            world.coordinator._door._log_times.clear()
             liar.join(claiming(*owned, generation=2**31 - 1, topics=()))
             check_settled(world, honest)
         assert {member: dict(member.owned) for member in honest} == before
-    told = {record.getMessage() for record in caplog.records}
-    assert any(f"liar on h is not believed: it claims {len(owned)} partition" in line for line in told)
-    assert any("liar on h is not believed: it claims generation 2147483647" in line for line in told)
 
 
 def test_two_that_claim_what_is_free_hold_nothing_back(world: World, honest: tuple[Member, Member]) -> None:
     """Both claim a partition that comes into being later, in one generation: it is given out all the same."""
     claims = claiming(("t", 4), generation=world.coordinator.group.generation, topics=())
-    with Liar(world) as one, Liar(world) as two:
-        assert {liar.join(claims, client_id=name) for liar, name in ((one, "one"), (two, "two"))} <= {0, 27}
+    with Liar(world, "one") as one, Liar(world, "two") as two:
+        assert {liar.join(claims) for liar in (one, two)} <= {0, 27}
         world.topics["t"] = 5
         world.coordinator.topics_changed()
         wait_until(lambda: len(world.coordinator.owners()) == 5, SETTLED_S, "the fifth to have an owner")
@@ -158,7 +152,7 @@ def test_one_that_is_refused_again_and_again_is_one_line(
     check_settled(world, honest)
     with caplog.at_level(logging.INFO, "sparkcohort.coordinator"):
         for _ in range(50):
-            world.call(p.Heartbeat("who\n2026 ERROR nothing is well", None, 3))
+            world.call(p.Heartbeat("who\n2026 ERROR nothing is well", "who", 3))
     (line,) = [record.getMessage() for record in caplog.records if "refused Heartbeat" in record.getMessage()]
     assert "refused Heartbeat of who?2026 ERROR nothing is well: UNKNOWN_MEMBER_ID" in line
 
@@ -180,7 +174,7 @@ SUBSCRIPTIONS = st.builds(
     INT32,
     st.none() | NAMES,
 )
-METADATA = st.builds(encode_subscription, SUBSCRIPTIONS, st.sampled_from([0, 1, 2, 3])) | st.binary()
+METADATA = st.builds(encode_subscription, SUBSCRIPTIONS) | st.binary()
 JOINS = st.fixed_dictionaries(
     {"metadata": METADATA},
     optional={
@@ -228,8 +222,9 @@ def test_whatever_one_member_says(
         for said in joins:
             liar.join(**said)
             positions = tuple(p.CommittedPosition(*tp, at, at) for tp in commits)
-            world.call(p.OffsetCommit(liar.member_id, None, at, positions))
-            world.call(p.SyncGroup(liar.member_id, None, at, None, None, ((liar.member_id, said["metadata"]),)))
+            with suppress(CoordinatorRefused):  # an offset below 0
+                world.call(p.OffsetCommit(liar.member_id, liar.name, at, positions))
+            world.call(p.SyncGroup(liar.member_id, liar.name, at, None, None, ((liar.member_id, said["metadata"]),)))
         for action, body in messages:
             with suppress(CoordinatorRefused):
                 world.link.call(action, body, 10)

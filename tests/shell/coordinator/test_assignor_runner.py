@@ -45,7 +45,7 @@ class Desk:
         )
 
     def _done(self, assignments: assignment.Assignments, generation: int, why: str) -> None:
-        given = {member: decode_assignment(data).partitions for member, data in assignments}
+        given = {member: decode_assignment(data) for member, data in assignments}
         self.done.append((given, generation, why))
 
     def begin(self, name: str = "own") -> None:
@@ -54,7 +54,7 @@ class Desk:
         wants = encode_subscription(Subscription(("t",), None, (), -1))
         a = encode_subscription(Subscription(("t",), None, (ZERO,), 3))
         members = tuple(
-            JoinedMember(member, None, metadata)
+            JoinedMember(member, member, metadata)
             for member, metadata in (("a", a), ("b", wants), ("clerk", encode_subscription(Subscription(()))))
         )
         since = {"a": {ZERO: 3}}

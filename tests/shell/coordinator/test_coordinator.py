@@ -34,8 +34,8 @@ from sparkcohort.runtime.protocol.messages import (
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator import service
-from sparkcohort.runtime.shell.coordinator.clock import Clock
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_loop import Clock
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
@@ -109,40 +109,36 @@ class Member:
     def join(self) -> None:
         """One join and sync, with what is owned claimed."""
         said = Subscription(
-            ("t",), json.dumps({"executor": self.name}).encode(), tuple(self.owned), self.generation, None
+            ("t",),
+            json.dumps({"executor": self.name, "address": self.name}).encode(),
+            tuple(self.owned),
+            self.generation,
         )
         offered = tuple(Protocol(name, encode_subscription(said)) for name in self.world.names[:1])
-        reply = self._join(offered)
-        if reply.error == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = reply.member_id
-            reply = self._join(offered)
+        reply = self.world.call(JoinGroup(self.member_id, self.name, self.name, "h", 2_000, 2_000, "consumer", offered))
+        assert isinstance(reply, JoinGroupReply)
         assert reply.error == ErrorCode.NONE
         self.member_id, self.generation = reply.member_id, reply.generation
-        synced = self.world.call(SyncGroup(self.member_id, None, self.generation, "consumer", reply.protocol_name))
+        synced = self.world.call(SyncGroup(self.member_id, self.name, self.generation, "consumer", reply.protocol_name))
         assert isinstance(synced, SyncGroupReply)
         if synced.error == ErrorCode.REBALANCE_IN_PROGRESS:
             return self.join()
         assert synced.error == ErrorCode.NONE
-        assigned = decode_assignment(synced.assignment).partitions
+        assigned = decode_assignment(synced.assignment)
         gives_up = bool(set(self.owned) - set(assigned))
         self.owned = {tp: self.owned.get(tp, self.generation) for tp in assigned}
         return self.join() if gives_up else None
 
-    def _join(self, offered: tuple[Protocol, ...]) -> JoinGroupReply:
-        reply = self.world.call(JoinGroup(self.member_id, None, self.name, "h", 2_000, 2_000, "consumer", offered))
-        assert isinstance(reply, JoinGroupReply)
-        return reply
-
     def commit(self, tp: TopicPartition, offset: int, assignment_generation: int) -> ErrorCode:
         """The error of a commit of one partition."""
         position = CommittedPosition(tp.topic, tp.partition, offset, assignment_generation)
-        reply = self.world.call(OffsetCommit(self.member_id, None, self.generation, (position,)))
+        reply = self.world.call(OffsetCommit(self.member_id, self.name, self.generation, (position,)))
         assert isinstance(reply, OffsetCommitReply)
         return reply.partitions[0][1]
 
     def heartbeat(self) -> ErrorCode:
         """The error of a heartbeat."""
-        reply = self.world.call(Heartbeat(self.member_id, None, self.generation))
+        reply = self.world.call(Heartbeat(self.member_id, self.name, self.generation))
         assert isinstance(reply, HeartbeatReply)
         return reply.error
 
@@ -241,7 +237,7 @@ def b_leaves(world: World) -> tuple[Member, dict[TopicPartition, int], set[Topic
     a, b = both_join(world)
     before, lost = dict(a.owned), set(b.owned)
     b.freeze()
-    world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
+    world.call(LeaveGroup((LeavingMember(b.member_id, b.name, "done"),)))
     return a, before, lost
 
 
@@ -249,22 +245,22 @@ def b_leaves(world: World) -> tuple[Member, dict[TopicPartition, int], set[Topic
 def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> None:
     """Nobody owns it meanwhile; who comes gets it in one round, and the survivor never gains or loses anything."""
     a, before, lost = b_leaves(world)
-    wait_until(lambda: world.coordinator.scheduled() is not None, 5, "the wait to begin")
-    waiting = world.coordinator.scheduled()
+    wait_until(lambda: world.coordinator.leadership.scheduled() is not None, 5, "the wait to begin")
+    waiting = world.coordinator.leadership.scheduled()
     assert waiting is not None
     assert waiting[0] == lost
     assert 0 < waiting[1] <= 60_000
     wait_until(lambda: world.coordinator.group.state == "Stable", 5, "the round to end")
     assert world.coordinator.owners().keys() == before.keys()
-    left, moved = len(rebalances_of(world.coordinator)), world.coordinator.partitions_moved
+    left, moved = len(rebalances_of(world.coordinator)), world.coordinator.history.rebalance_totals.partitions_moved
 
     c = joined(world, "c", 2)
 
     assert set(c.owned) == lost
     assert a.owned == before
-    assert world.coordinator.scheduled() is None
+    assert world.coordinator.leadership.scheduled() is None
     assert len(rebalances_of(world.coordinator)) == left + 1
-    assert world.coordinator.partitions_moved == moved + len(lost)
+    assert world.coordinator.history.rebalance_totals.partitions_moved == moved + len(lost)
 
 
 @pytest.mark.parametrize("world", [300], indirect=True)
@@ -279,7 +275,7 @@ def test_without_a_replacement_the_others_get_it_when_the_delay_is_over(world: W
         lambda: str(rebalances_of(world.coordinator)[-1].reason).startswith("the grace"), 5, "the round to be told"
     )
     assert str(rebalances_of(world.coordinator)[-1].reason) == "the grace period of executor-b on h is over"
-    assert world.coordinator.scheduled() is None
+    assert world.coordinator.leadership.scheduled() is None
 
 
 def test_rejoin_is_pushed_to_the_members_stream(world: World) -> None:
@@ -423,10 +419,9 @@ def test_nobody_else_is_the_driver(world: World) -> None:
     offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
     for request in (
         JoinGroup("", "driver", "c", "h", 2_000, 2_000, "consumer", offered),
-        JoinGroup(driver, None, "c", "h", 2_000, 2_000, "consumer", offered),
-        SyncGroup(driver, None, before.generation, assignments=((driver, b""),)),
+        SyncGroup(driver, "driver", before.generation, assignments=((driver, b""),)),
         Heartbeat(driver, "driver", before.generation),
-        LeaveGroup((LeavingMember("x-9"), LeavingMember(driver))),
+        LeaveGroup((LeavingMember("x-9", "x"), LeavingMember(driver, "driver"))),
         LeaveGroup((LeavingMember("", "driver"),)),
         OffsetCommit("", "driver", 0, ()),
     ):

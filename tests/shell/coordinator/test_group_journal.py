@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.group import journal
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.replay import apply
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.group.state import Position
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import group_journal
 from sparkcohort.runtime.shell.coordinator.group_journal import (
     GroupJournal,
@@ -38,8 +39,18 @@ from tests.kit.waiting import hold_for
 JVM = Executor(os.getpid(), started(os.getpid()), "driver", "host", 1)
 IDENTITY = RunIdentity("0123456789ab", 4711, new_authority())
 OPTIONS = json.dumps(["sasl.password", "topsecret"])
-EMBEDDED = ConsumerEmbedded()
-GROUP = groups.new_group(groups.GroupConfig("billing"), EMBEDDED)
+GROUP = groups.new_group(groups.GroupConfig("billing"))
+TP = TopicPartition("t", 0)
+
+
+def numbered(number: int) -> r.OffsetsCommitted:
+    """A record that can be told from others."""
+    return r.OffsetsCommitted(((TP, Position(number, "m", 0)),))
+
+
+def at(number: int) -> groups.Group:
+    """The group after it."""
+    return numbered(number).apply(GROUP)
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +73,8 @@ def left(home: Path, steps: int = 3) -> GroupJournal:
     made, group = GroupJournal(path_of(JVM, "billing", "i"), IDENTITY, OPTIONS, JVM, "billing"), GROUP
     made.open(group)
     for number in range(1, steps + 1):
-        record = r.SerialTaken(number)
-        group = apply(group, record)
+        record = numbered(number)
+        group = record.apply(group)
         made.append((record,), group)
     assert [path.suffix for path in home.iterdir()] == [".journal"]
     return made
@@ -72,14 +83,14 @@ def left(home: Path, steps: int = 3) -> GroupJournal:
 def taken(options: str = OPTIONS, session_timeout_ms: int = 60_000, patience_s: float = 0.3) -> Predecessor | None:
     """What the next run takes."""
     path = path_of(JVM, "billing", "i")
-    return take(path, options, EMBEDDED, session_timeout_ms=session_timeout_ms, patience_s=patience_s)
+    return take(path, options, session_timeout_ms=session_timeout_ms, patience_s=patience_s)
 
 
 def test_the_next_run_takes_what_is_left(kept: GroupJournal, home: Path) -> None:
     """Port, credentials and group; in a file and a folder for this user alone, with no option's value in it."""
     kept.close(keep=True)
     found = taken()
-    assert found == Predecessor(IDENTITY, apply(GROUP, r.SerialTaken(3)))
+    assert found == Predecessor(IDENTITY, at(3))
     (file,) = home.iterdir()
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(home.stat().st_mode)) == (0o600, 0o700)
     assert b"topsecret" not in file.read_bytes()
@@ -112,11 +123,11 @@ def test_the_run_before_may_take_a_moment_to_end(kept: GroupJournal) -> None:
     found: list[Predecessor | None] = []
     taking = threading.Thread(target=lambda: found.append(taken(patience_s=60)))
     taking.start()
-    kept.open(apply(GROUP, r.SerialTaken(70)))
+    kept.open(at(70))
     hold_for(taking.is_alive, 0.3, "the next run waits")
     kept.close(keep=True)
     taking.join(60)
-    assert found[0] is not None and found[0].group.serial == 70
+    assert found[0] is not None and found[0].group == at(70)
 
 
 def said_at(path: Path, at_ns: int) -> None:
@@ -127,17 +138,17 @@ def said_at(path: Path, at_ns: int) -> None:
 NESTED = 50_000
 
 
-DEEP = journal.frame_body(journal.frame((r.SerialTaken(4),))[4:-9] + b"\x91" * NESTED)
-"""A record whose value is a list of a list, and so on."""
+DEEP = journal.frame_body(b"\x91" * NESTED)
+"""A list of a list, and so on."""
 
 
-def headed(path: Path, body: bytes = b"", **said: float | str) -> None:
+def headed(path: Path, body: bytes = b"", port: float = IDENTITY.port, **said: float | str) -> None:
     """Another first frame, or the same that says something else."""
     data = path.read_bytes()
     head = next(journal.frames(data[8:]))
-    path.write_bytes(
-        data[:8] + journal.frame_body(body or json.dumps(json.loads(head) | said).encode()) + data[12 + len(head) :]
-    )
+    value = msgspec.msgpack.decode(head)
+    value |= {**said, "identity": value["identity"] | {"port": port}}
+    path.write_bytes(data[:8] + journal.frame_body(body or msgspec.msgpack.encode(value)) + data[12 + len(head) :])
 
 
 def become_a_pipe(path: Path) -> None:
@@ -154,18 +165,15 @@ def become_a_pipe(path: Path) -> None:
         (lambda path: said_at(path, time.monotonic_ns() + 10**15), "its members have waited"),
         (lambda path: path.write_bytes(b""), "it is empty"),
         (lambda path: path.write_bytes(path.read_bytes()[:100]), "it can't be read"),
-        (
-            lambda path: path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 2')),
-            "of another version",
-        ),
+        (lambda path: headed(path, format=1), "of another version"),
         (
             lambda path: path.write_bytes(path.read_bytes() + journal.frame((r.Emptied(-3),)) * 2),
             "a frame of it is none",
         ),
-        (lambda path: path.write_bytes(path.read_bytes() + DEEP), "a frame of it is none (RecursionError)"),
-        (lambda path: headed(path, b"[" * NESTED), "it can't be read"),
+        (lambda path: path.write_bytes(path.read_bytes() + DEEP), "a frame of it is none"),
+        (lambda path: headed(path, b"\x91" * NESTED), "it can't be read"),
         (lambda path: headed(path, port=float("inf")), "it can't be read"),
-        (lambda path: headed(path, port=65_536), "it names no port"),
+        (lambda path: headed(path, port=65_536), "it can't be read"),
         (lambda path: os.truncate(path, group_journal.LARGEST + 1), "it is no file of ours"),
         (become_a_pipe, "it is no file of ours"),
         (lambda path: path.symlink_to(path.rename(path.with_suffix(".moved"))), "Too many levels of symbolic links"),
@@ -187,16 +195,15 @@ def test_what_is_of_no_use_is_removed(
 
 def test_it_is_written_anew_when_it_has_grown(kept: GroupJournal, home: Path) -> None:
     """A group that lives long has a journal that does not grow with it."""
-    text, group = "x" * 1_000, GROUP
+    text = "x" * 1_000
     for number in range(5_000):
         record = r.GroupUnloaded(f"{number} {text}")
-        group = apply(GROUP, r.SerialTaken(number))
-        kept.append((record,), group)
+        kept.append((record,), at(number))
     (file,) = home.iterdir()
     assert file.stat().st_size < 2 * group_journal.LEAST_REWRITE
     kept.close(keep=True)
     found = taken()
-    assert found is not None and found.group.serial > 4_000
+    assert found is not None and found.group.committed[TP].offset > 4_000
 
 
 def test_a_disk_that_is_full_ends_the_journal_not_the_query(
@@ -208,7 +215,7 @@ def test_a_disk_that_is_full_ends_the_journal_not_the_query(
     resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 10, before[1]))
     try:
         for number in range(4, 9):
-            kept.append((r.SerialTaken(number),), GROUP)
+            kept.append((numbered(number),), GROUP)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -229,7 +236,7 @@ def test_the_group_neither_waits_for_its_journal_nor_fails_with_it(
         monkeypatch.setattr(journal, "frame", len)  # no bytes
     else:
         monkeypatch.setattr(group_journal, "SLOW_S", -1.0)
-    kept.append((r.SerialTaken(9),), GROUP)
+    kept.append((numbered(9),), GROUP)
     assert why in caplog.text
     assert (kept.is_usable, list(home.iterdir())) == (False, [])
 
@@ -244,7 +251,7 @@ def test_a_later_runs_journal_is_let_alone(kept: GroupJournal) -> None:
     kept.close(keep=False)
     later.close(keep=True)
     found = taken()
-    assert found is not None and found.group.serial == 3
+    assert found is not None and found.group == at(3)
 
 
 def test_a_journal_that_can_not_be_begun_leaves_none_of_an_earlier_run(kept: GroupJournal, home: Path) -> None:
@@ -284,7 +291,10 @@ def test_the_journals_of_ended_applications_are_swept(kept: GroupJournal, home: 
     os.utime(old, (time.time() - 2 * group_journal.OLD_S,) * 2)
     os.mkfifo(home / "pipe.journal")
     (home / "mine.journal").write_text("no journal")
-    for name, damaged in {"deep": b"[" * NESTED, "endless": b""}.items():  # and none of ours keeps the others from it
+    for name, damaged in {
+        "deep": b"\x91" * NESTED,
+        "endless": b"",
+    }.items():  # and none of ours keeps the others from it
         spoilt = home / f"{name}.journal"
         spoilt.write_bytes(path_of(JVM, "billing", "i").read_bytes())
         headed(spoilt, damaged, jvm=float("inf"))

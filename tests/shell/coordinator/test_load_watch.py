@@ -79,12 +79,12 @@ def test_what_carries_too_much_for_a_second_gives_some_away_and_then_all_is_stil
     assert str(first.reason).startswith(f"load: {a.member_id} carried 1.9 x the mean for 1 s; 1 partition")
     (line,) = [line for line in reports.rebalances(world.coordinator.history, 9) if line["reason"].startswith("load")]
     assert line["reason"].startswith("load: executor-a carried 1.9 x the mean")
-    assert world.coordinator.rebalance_totals.as_value()["by_reason"]["load_imbalance"]["count"] == 1
+    assert world.coordinator.history.rebalance_totals.as_value()["by_reason"]["load_imbalance"]["count"] == 1
     wait_until(lambda: a.generation == b.generation, 5, "both to be in one generation")
     assert hot <= set(a.owned) | set(b.owned)
     report_owned(world, (a, b), hot)
-    assert world.coordinator.balancing is not None
-    assert world.coordinator.balancing.due() is None
+    balancing = world.coordinator.leadership.balancing
+    assert balancing is not None and balancing.imbalance.due() is None
 
 
 def test_loads_are_seen(world: World) -> None:
@@ -125,9 +125,10 @@ def test_an_agent_reports_what_came_of_its_partitions(mock_broker: MockCluster) 
         assert member is not None
 
         def seen() -> dict[str, float]:
-            assert world.coordinator.balancing is not None
+            balancing = world.coordinator.leadership.balancing
+            assert balancing is not None
             owned = {member.member_id: world.owned(member.member_id)}
-            return world.coordinator.balancing.loads_by_member(owned).get(member.member_id, {})
+            return balancing.loads_by_member(owned).get(member.member_id, {})
 
         idle = wait_until(seen, 10, "the agent to report")
         wanted = Range(agents.TOPIC, 1, 10, 90)

@@ -48,26 +48,11 @@ def coordinator() -> Iterator[Coordinator]:
     running = Coordinator(settings, lambda: TOPICS)
     running.start()
     metadata = encode_subscription(Subscription(("orders",), json.dumps(SAID).encode()))
-    member_id = ""
-    for _ in range(2):  # first it is told its id (KIP-394)
-        joined = ask(
-            running,
-            JoinGroup(
-                member_id,
-                None,
-                "address",
-                "10.0.0.12",
-                30_000,
-                1_000,
-                "consumer",
-                (Protocol("cooperative-sticky", metadata),),
-            ),
-        )
-        assert isinstance(joined, JoinGroupReply)
-        member_id = joined.member_id
+    offered = (Protocol("cooperative-sticky", metadata),)
+    joined = ask(running, JoinGroup("", "i", "address", "10.0.0.12", 30_000, 1_000, "consumer", offered))
     assert isinstance(joined, JoinGroupReply)
     assert joined.error == ErrorCode.NONE
-    ask(running, SyncGroup(member_id, None, joined.generation))
+    ask(running, SyncGroup(joined.member_id, "i", joined.generation))
     yield running
     running.stop()
 
@@ -141,7 +126,7 @@ def test_a_fenced_commit_is_counted(coordinator: Coordinator) -> None:
     """A commit under an old assignment generation shows as refused, by request and error."""
     (member,) = built(coordinator)["members"]
     stale = CommittedPosition("orders", 0, 10, 1)
-    ask(coordinator, OffsetCommit(member["member_id"], None, 1001, (stale,)))
+    ask(coordinator, OffsetCommit(member["member_id"], "i", 1001, (stale,)))
     counted = dict(values(built(coordinator))["cohort_requests_refused_total"])
     assert {labels for labels, count in counted.items() if count} == {("OffsetCommit", "ILLEGAL_GENERATION")}
     assert counted["OffsetCommit", "ILLEGAL_GENERATION"] == 1

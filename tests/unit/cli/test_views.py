@@ -50,21 +50,10 @@ def test_a_member_in_the_middle_of_a_move() -> None:
     assert row[-3:] == ("orders-4@5 orders-0@7", "orders-0,4..6", "orders-5..6")
 
 
-def test_ids_that_were_issued_and_not_used_are_the_last_rows() -> None:
-    """A pending member has an id and a time in which to use it, and nothing else."""
-    status = a_status(pending_members=[{"member_id": "m-9", "expires_in_ms": 12_000}])
-    assert views.members(status).rows[-1] == ("billing", "m-9", None, None, 0)
-    assert views.members(status, verbose=True).rows[-1][6] == "pending, 12s left"
-    told = json.loads(views.as_json(views.members(status)))
-    assert [list(row) for row in told] == [list(told[0])] * 3
-    assert (told[-1]["member_state"], told[-1]["expires_in_ms"]) == ("pending", 12_000)
-    assert told[0]["current_assignment"][1] == {"topic": "orders", "partition": 1, "generation": 5}
-
-
 def test_verbose_state_counts() -> None:
-    """Generation, pending ids, time in this state, rebalances, partitions moved, refused requests, failed rebalances."""
+    """Generation, time in this state, rebalances, partitions moved, refused requests, failed rebalances."""
     (row,) = views.state(a_status(), "h:1", verbose=True).rows
-    assert row[5:] == (7, 0, "1m1s", 2, 4, 3, None, None, 1, None)
+    assert row[5:] == (7, "1m1s", 2, 4, 3, None, None, 1, None)
 
 
 def test_an_assignor_that_fails_is_told_of_with_every_view() -> None:

@@ -10,8 +10,6 @@ from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
-from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import requested
 from sparkcohort.runtime.shell.coordinator import reports
@@ -26,7 +24,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.group = g.new_group(g.GroupConfig("billing"), ConsumerEmbedded())
+        self.group = g.new_group(g.GroupConfig("billing"))
         self.history = History(lambda: 1_000 + self.now_ms / 1_000)
 
     def step(self, event: p.Event) -> tuple[p.Action, ...]:
@@ -40,20 +38,15 @@ class Desk:
         return decision.actions
 
     def join(self, client_id: str) -> str:
-        """A newcomer's two joins; its id."""
+        """A newcomer's join; its id."""
         said = {"session_timeout_ms": 2 * LIMIT_MS, "rebalance_timeout_ms": LIMIT_MS, "protocol_type": "consumer"}
-        first = p.JoinGroup("", None, client_id, "host", protocols=(p.Protocol("range", b""),), **said)  # type: ignore[arg-type]
-        (answer,) = self.step(p.Received(0, first))
-        assert isinstance(answer, p.Answer)
-        assert isinstance(answer.reply, p.JoinGroupReply)
-        member_id = answer.reply.member_id
-        again = p.JoinGroup(member_id, None, client_id, "host", protocols=first.protocols, **said)  # type: ignore[arg-type]
-        self.step(p.Received(1, again))
-        return member_id
+        join = p.JoinGroup("", client_id, client_id, "host", protocols=(p.Protocol("range", b""),), **said)  # type: ignore[arg-type]
+        self.step(p.Received(1, join))
+        return self.group.instances[client_id]
 
     def sync(self, member_id: str) -> None:
         """A sync without assignments."""
-        self.step(p.Received(2, p.SyncGroup(member_id, None, self.group.generation)))
+        self.step(p.Received(2, p.SyncGroup(member_id, member_id.partition("-")[0], self.group.generation)))
 
 
 def done(generation: int, before: dict[str, Any], after: dict[str, Any], reason: str = "") -> p.Rebalanced:
@@ -119,33 +112,12 @@ def test_everything_is_bounded() -> None:
     group = desk.group
     for number in range(JOURNAL + 10):
         history.add_step(
-            group, group, (r.SessionRenewed("m0", number), r.OffsetsCommitted(()), r.IdIssued(f"m{number}", 0)), 0
+            group, group, (r.SessionRenewed("m0", number), r.OffsetsCommitted(()), r.JoinParked(f"m{number}", 0)), 0
         )
     for number in range(HISTORY + 5):
         history.rebalanced(done(number, {}, {}), {})
     assert len(history.member_ids()) == JOURNAL
     assert (len(history.entries()), history.entries()[0].done.generation) == (HISTORY, 5)
-    assert history.lately("m0") == ""
-    assert history.lately(f"m{JOURNAL + 9}") == "was issued its id"
-
-
-def test_who_is_sent_away_is_told_the_end_of_its_story() -> None:
-    """The last three lines, in the message of an error that ends a membership; in no other."""
-    desk = Desk()
-    member_id = desk.join("a")
-    desk.now_ms = LIMIT_MS
-    desk.step(p.Tick())
-    beat = p.Heartbeat(member_id, None, 1)
-    refused = desk.history.explain_refusal(beat, p.HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, "no member"))
-    assert refused.message == (
-        f"no member; {member_id} before that: became a member, from host; joined; "
-        f"was removed: it did not sync within the rebalance timeout"
-    )
-    commit = p.OffsetCommit(member_id, None, 1, ())
-    judged = ((TopicPartition("t", 0), ErrorCode.NONE), (TopicPartition("t", 1), ErrorCode.ILLEGAL_GENERATION))
-    assert member_id in desk.history.explain_refusal(commit, p.OffsetCommitReply(judged)).message
-    signal = p.HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert desk.history.explain_refusal(beat, signal) is signal
 
 
 def test_one_rebalance_is_shown_member_by_member() -> None:
@@ -176,11 +148,7 @@ def test_a_story_is_found_by_either_name() -> None:
     for who in (member_id, "executor-4"):
         told = reports.member_timeline(desk.history, who)
         assert told["member_id"] == member_id
-        assert [line["what"] for line in told["lines"]][:3] == [
-            "was issued its id",
-            "became a member, from host",
-            "joined",
-        ]
+        assert [line["what"] for line in told["lines"]][:2] == ["became a member, from host", "joined"]
         assert told["lines"][0]["at"] == 1_000.0
     assert reports.member_timeline(desk.history, "executor-5") == {"known": [[member_id, "executor-4"]]}
 
@@ -216,7 +184,7 @@ def test_a_static_member_that_came_back_is_the_same_owner() -> None:
     history.rebalanced(done(1, {}, {"m1": [0]}), {})
     history.rebalanced(done(2, {"m1": [0]}, {}), {})
     successor = replace(next(iter(_joined(desk).members.values())), member_id="m1b")
-    history.add_step(desk.group, desk.group, (r.MemberReplaced("m1", successor, 0),), 0)
+    history.add_step(desk.group, desk.group, (r.MemberReplaced("m1", successor),), 0)
     assert history.rebalanced(done(3, {}, {"m1b": [0]}), {}).moved == ()
     assert [tp.partition for tp in history.rebalanced(done(4, {}, {"m2": [0]}), {}).moved] == [0]
 

@@ -62,8 +62,8 @@ def test_a_static_member_that_wants_something_else_is_not_given_the_same() -> No
 def test_a_join_that_was_overtaken_takes_nothing_away() -> None:
     """The request of long ago, come late or once more, claims nothing; its member has been given a partition since."""
     desk = Desk()
-    first = join(desk.new_id("a"), "a", attempt=1)
-    desk.ask(first)
+    desk.enter("a", attempt=1)
+    first = join("a-1", attempt=1)
     desk.ask(sync("a-1", 1, {"a-1": "t0"}))
     before = desk.group
     assert desk.error(first) == "REBALANCE_IN_PROGRESS"
@@ -72,14 +72,3 @@ def test_a_join_that_was_overtaken_takes_nothing_away() -> None:
     desk.ask(sync("a-1", 2, {"a-1": "t0"}))
     assert desk.error(first) == "REBALANCE_IN_PROGRESS"
     assert g.owned(desk.group, "a-1") == {tp("t0"): 1}
-
-
-def test_what_a_taken_over_member_was_promised_is_promised_to_its_successor() -> None:
-    """The new process is told the whole assignment, also what another still owns: it is to get that in its turn."""
-    desk = stable()
-    for member_id, claims in (("i-2", "t1"), ("b-3", "t2"), ("a-1", "t0")):
-        desk.ask(join(member_id, member_id[0], "i" if member_id == "i-2" else None, claims=claims))
-    desk.ask(sync("a-1", 3, {"i-2": "t0,t1", "b-3": "t2"}))
-    desk.ask(join("", "s", "i"))
-    desk.ask(join("a-1", "a"))
-    assert g.owned(desk.group, "i-4") == {tp("t0"): 3, tp("t1"): 3}

@@ -41,7 +41,7 @@ def ask(desk: Desk, what: str, *how: object) -> None:
         case "beat", (str(member_id), instance, int(ahead)):
             desk.ask(beat(member_id, desk.group.generation + ahead, _text(instance)))
         case "leave", (str(member_id), instance):
-            desk.ask(leave(member_id) if instance is None else p.LeaveGroup((p.LeavingMember("", _text(instance)),)))
+            desk.ask(leave(member_id) if instance is None else p.LeaveGroup((p.LeavingMember("", str(instance)),)))
         case "commit", (str(member_id), instance, int(ahead), int(number), int(since)):
             generation = desk.group.generation + ahead if member_id else -1
             desk.ask(commit(member_id, generation, f"t{number}@{since}=1", instance=_text(instance)))

@@ -48,37 +48,6 @@ def test_a_partition_taken_away_stays_owned_until_the_next_join() -> None:
     assert desk.error(commit("b-3", 3, "t2@2=10")) == "ILLEGAL_GENERATION"
 
 
-def test_a_partition_given_too_early_is_promised() -> None:
-    """A plan that gives to one what another still owns waits for the owner's next join; then the promise is kept."""
-    desk = stable()
-    rejoin(desk, ALL, {"a-1": "t0,t2", "i-2": "t1"})
-    assert owned(desk, "a-1") == {"t0": 2}
-    assert owned(desk, "b-3") == {"t2": 2}
-    assert desk.error(commit("a-1", 3, "t2@3=1")) == "ILLEGAL_GENERATION"
-    desk.ask(join("b-3", "b", meta="3"))
-    assert owned(desk, "a-1") == {"t0": 2, "t2": 3}
-    assert desk.error(commit("a-1", 3, "t2@3=1")) == "NONE"
-
-
-def test_a_promise_keeps_its_generation_over_rounds() -> None:
-    """A partition promised in generation 3 and again in 4 is the heir's since 3, as its member counts too."""
-    desk = stable()
-    rejoin(desk, ALL, {"a-1": "t0,t2", "i-2": "t1"})
-    rejoin(desk, {"a-1": "t0,t2", "i-2": "t1", "b-3": "t2"}, {"a-1": "t0,t2", "i-2": "t1"})
-    desk.ask(leave("b-3"))
-    assert owned(desk, "a-1") == {"t0": 2, "t2": 3}
-
-
-def test_a_promise_the_heir_never_heard_of_is_void() -> None:
-    """An heir that joins without claiming what it was promised did not get that plan."""
-    desk = stable()
-    rejoin(desk, ALL, {"a-1": "t0,t2", "i-2": "t1"})
-    desk.ask(join("a-1", "a", claims="t0", meta="3"))
-    desk.ask(leave("b-3"))
-    assert owned(desk, "a-1") == {"t0": 2}
-    assert tp("t2") not in g.owners(desk.group)
-
-
 def test_the_dead_leave_their_partitions() -> None:
     """What a member owned is free when it is gone, and its commits are refused."""
     desk = stable()
@@ -125,7 +94,7 @@ def test_partitions_are_judged_one_by_one() -> None:
 
 def test_no_more_is_explained_than_is_told() -> None:
     """Who owns what else was refused is not looked for: a commit of everything by nobody in particular is cheap."""
-    asked = p.OffsetCommit("b-3", None, 2, tuple(p.CommittedPosition("t", n, 5, 2) for n in range(100, 200)))
+    asked = p.OffsetCommit("b-3", "b", 2, tuple(p.CommittedPosition("t", n, 5, 2) for n in range(100, 200)))
     judged = offsets.judge(stable().group, asked)
     assert [bool(each.reason) for each in judged] == [True] * 3 + [False] * 97
     assert offsets.explain(judged).endswith("t-102: owned by no member, not by b-3; and 97 more")

@@ -1,4 +1,4 @@
-"""The rules of joining and of time: issued ids, votes, leaders, stragglers, syncs that are owed, size."""
+"""The rules of joining and of time: votes, leaders, stragglers, syncs that are owed, size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import requested
-from tests.kit.group_desk import Desk, beat, commit, completing, emptied, join, leave, preparing, stable, sync
+from tests.kit.group_desk import (
+    Desk,
+    assignment,
+    beat,
+    commit,
+    completing,
+    emptied,
+    join,
+    leave,
+    metadata,
+    preparing,
+    stable,
+    sync,
+)
 
 
 def test_generation_starts_above_the_reserved_block() -> None:
@@ -40,40 +53,11 @@ def test_generation_rises_when_the_group_becomes_empty() -> None:
 
 
 def test_ids_are_numbered_and_salted() -> None:
-    """A new member's id is its client id (a static one's: its instance id), the run's salt, and a number."""
+    """A new member's id is its instance id, the run's salt, and a number."""
     desk = Desk(GroupConfig("billing", member_id_salt="run7"))
-    assert [desk.new_id("a"), desk.new_id("a")] == ["a-run7-1", "a-run7-2"]
-    assert desk.joined(desk.ask(join("", "a", "i"))).member_id == "i-run7-3"
-
-
-def test_an_issued_id_is_waited_for() -> None:
-    """A join phase does not end while an issued id is unused (KIP-394)."""
-    desk = stable()
-    c = desk.new_id("c")
-    desk.ask(join("a-1", "a"))
-    desk.ask(join("b-3", "b", meta="x"))
-    desk.ask(join("i-2", "s", "i", meta="x"))
-    assert desk.group.state == "PreparingRebalance"
-    desk.ask(join(c, "c"))
-    assert desk.group.state == "CompletingRebalance"
-    assert c in desk.members()
-
-
-@pytest.mark.parametrize("how", ["expires", "leaves"])
-def test_an_issued_id_that_is_given_up_ends_the_wait(how: str) -> None:
-    """An id that expires with the session timeout, or leaves, no longer holds the join phase up."""
-    desk = stable()
-    c = desk.new_id("c")
-    desk.now_ms = 1
-    for rejoin in (join("a-1", "a"), join("b-3", "b", meta="x"), join("i-2", "s", "i", meta="x")):
-        desk.ask(rejoin)
-    assert desk.group.state == "PreparingRebalance"
-    if how == "expires":
-        desk.pass_to(500)
-    else:
-        assert desk.error(leave(c)) == "NONE"
-    assert desk.group.state == "CompletingRebalance"
-    assert desk.error(join(c, "c")) == "UNKNOWN_MEMBER_ID"
+    desk.enter("a")
+    desk.ask(join("", "a", "i"))
+    assert desk.members() == ("a-run7-1", "i-run7-2")
 
 
 def test_protocol_of_most_votes_among_those_all_support() -> None:
@@ -94,8 +78,8 @@ def test_leader_gets_all_metadata_and_followers_none() -> None:
     leader = desk.ask(join("a-1", "a", meta="A"))
     assert desk.joined(follower).members == ()
     assert desk.joined(leader).members == (
-        p.JoinedMember("a-1", None, b"A:"),
-        p.JoinedMember("i-2", "i", b"S:"),
+        p.JoinedMember("a-1", "a", metadata("A")),
+        p.JoinedMember("i-2", "i", metadata("S")),
     )
 
 
@@ -107,15 +91,15 @@ def test_a_leader_that_leaves_is_replaced() -> None:
 
 
 def test_a_leader_that_does_not_rejoin_is_replaced() -> None:
-    """At the rebalance timeout the leader is one that did rejoin; static members stay, dynamic ones go."""
+    """At the rebalance timeout the leader is one that did rejoin; the others stay until their sessions end (KIP-345)."""
     desk = stable()
-    desk.ask(join("", "s", "i"))  # static: takes over without a rebalance
+    desk.ask(join("", "s", "i"))  # takes over without a rebalance
     desk.ask(join("b-3", "b", meta="x"))
     assert set(desk.pushed()) == {"a-1", "i-4"}
     desk.now_ms = 400
     desk.keep("a-1", "i-4")
     desk.pass_to(500)
-    assert desk.members() == ("i-4", "b-3")
+    assert desk.members() == ("a-1", "i-4", "b-3")
     assert desk.group.leader == "b-3"
     assert desk.group.state == "CompletingRebalance"
 
@@ -136,9 +120,8 @@ def test_a_group_of_absent_static_members_waits_for_their_sessions() -> None:
 def test_a_newcomer_is_not_parked_for_ever() -> None:
     """A newcomer whose join is still parked after five minutes is put out and told so."""
     desk = stable(max_session_timeout_ms=10**6)
-    for member_id, instance in (("a-1", None), ("i-2", "i"), ("b-3", None)):
-        client = member_id[0]
-        desk.ask(join(member_id, client, instance, meta="y", session_timeout_ms=10**6, rebalance_timeout_ms=10**6))
+    for member_id in ("a-1", "i-2", "b-3"):
+        desk.ask(join(member_id, meta="y", session_timeout_ms=10**6, rebalance_timeout_ms=10**6))
     c = desk.enter("c", session_timeout_ms=10**6)
     desk.now_ms = 299_999
     desk.pass_to(300_000)
@@ -226,7 +209,7 @@ def test_the_plan_reaches_everyone() -> None:
     desk = completing()
     follower = desk.ask(sync("b-3", 2))
     leader = desk.ask(sync("a-1", 2, {"a-1": "t0", "x-9": "t1"}))
-    assert desk.synced(leader).assignment == b"t0"
+    assert desk.synced(leader).assignment == assignment("t0")
     assert desk.synced(follower).assignment == b""
     assert desk.synced(desk.ask(sync("i-2", 2, instance="i"))).assignment == b""
     assert set(desk.group.assignments) == {"a-1", "i-2", "b-3"}
@@ -282,7 +265,7 @@ def test_a_batch_leaves_with_one_rebalance() -> None:
     """KIP-345: each member of a batch has its own answer, and there is one rebalance for all."""
     desk = stable()
     reply = desk.tell(
-        p.LeaveGroup((p.LeavingMember("b-3", reason="x" * 300), p.LeavingMember("nobody"), p.LeavingMember("i-2", "i")))
+        p.LeaveGroup((p.LeavingMember("b-3", "b", "x" * 300), p.LeavingMember("x-9", "x"), p.LeavingMember("i-2", "i")))
     )
     assert isinstance(reply, p.LeaveGroupReply)
     assert [error.name for _m, error in reply.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
@@ -296,18 +279,6 @@ def test_a_leave_may_end_the_join_phase() -> None:
     desk = preparing()
     desk.ask(leave("a-1"))
     assert (desk.group.state, desk.group.leader) == ("CompletingRebalance", "i-2")
-
-
-def test_size_is_limited() -> None:
-    """Kafka's test: of eleven with an issued id the eleventh is refused in a group of ten."""
-    desk = Desk(GroupConfig("billing", max_size=10))
-    desk.enter("first")
-    ids = [desk.new_id("m") for _ in range(10)]
-    parked = [desk.ask(join(ids[0], "m")), desk.ask(join("first-1", "first"))]
-    parked += [desk.ask(join(member_id, "m")) for member_id in ids[1:]]
-    assert desk.joined(parked[-1]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert desk.group.pending == {}
-    assert all(desk.joined(c).error is ErrorCode.NONE for c in parked[:-1])
 
 
 def test_a_full_stable_group_refuses_newcomers_but_not_its_own() -> None:
@@ -354,7 +325,9 @@ def test_describe_shows_protocol_and_bytes_only_when_stable() -> None:
         reply = desk.tell(p.DescribeGroup())
         assert isinstance(reply, p.DescribeGroupReply)
         a = reply.members[0]
-        assert (reply.protocol_name, a.metadata, a.assignment) == (("coop", b":", b"t0") if shown else ("", b"", b""))
+        assert (reply.protocol_name, a.metadata, a.assignment) == (
+            ("coop", metadata(), assignment("t0")) if shown else ("", b"", b"")
+        )
         assert a.owned == ((TopicPartition("t", 0), 2),)
         assert a.target == (TopicPartition("t", 0),)
         assert a.heartbeat_age_ms == 40
@@ -367,7 +340,7 @@ def test_a_sync_that_the_next_join_phase_overtook_is_answered() -> None:
     desk.ask(join("b-3", "b", meta="new", claims=""))
     late = desk.ask(sync("i-2", 2, instance="i"))
 
-    assert desk.synced(late).assignment == b"t1"
+    assert desk.synced(late).assignment == assignment("t1")
     assert "i-2" in desk.pushed()
 
 

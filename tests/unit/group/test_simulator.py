@@ -17,7 +17,7 @@ from tests.simulator.coordinator import CRASHES
 from tests.simulator.runs import run
 
 ROOT = Path(__file__).resolve().parents[3]
-SEEDS, EVENTS = of_tier(quick=300, thorough=600), 150  # `make simulate` has more
+SEEDS, EVENTS = of_tier(quick=150, thorough=600), 150  # `make simulate` has more
 ENOUGH = 100  # seeds within which each fault that is put in must be found
 
 
@@ -58,13 +58,10 @@ def test_no_seed_breaks_a_law() -> None:
 
 def test_a_seed_is_a_run() -> None:
     """I13: the same seed gives the same events to the letter, whatever order hashing makes; another seed others."""
-    digests = {}
-    for seed in ("17", "18"):
-        one, other = (result("--seed", seed, hash_seed=hashing) for hashing in ("1", "2"))
-        assert one == other
-        assert one["law"] is None
-        digests[seed] = one["digest"]
-    assert digests["17"] != digests["18"]
+    one, other = (result("--seed", "17", hash_seed=hashing) for hashing in ("1", "2"))
+    assert one == other
+    assert one["law"] is None
+    assert one["digest"] != run(18, EVENTS)[0].digest()
 
 
 @pytest.mark.parametrize("name", BREAKS)
@@ -80,7 +77,7 @@ def test_every_fault_is_found(name: str) -> None:
 
 def test_what_is_told_of_a_broken_law() -> None:
     """Seed, law, last events, the stories of those concerned, and the command that shows it again."""
-    told = simulate("--seeds", "30", "--jobs", "1", "--break", "skip-fencing")
+    told = simulate("--seeds", "5", "--jobs", "1", "--break", "skip-fencing")
     assert told.returncode == 1
     assert "breaks I5: " in told.stderr
     assert "The last events:" in told.stderr
@@ -89,10 +86,3 @@ def test_what_is_told_of_a_broken_law() -> None:
     again = simulate(*command.partition("tests.simulator ")[2].split())
     assert again.returncode == 1
     assert "breaks I5: " in again.stdout
-
-
-def test_the_command_explains_itself() -> None:
-    """--help has examples; a wrong option is refused with status 2."""
-    told = simulate("--help")
-    assert (told.returncode, "Examples:" in told.stdout) == (0, True)
-    assert simulate("--seeds", "none").returncode == 2

@@ -34,9 +34,7 @@ UNREACHABLE: dict[str, set[Cell]] = {
     "overtaken is a sync only while the next join phase is open": {
         (state, Input.SYNC_LATE) for state in (COMPLETING, STABLE, DEAD)
     },
-    "in a dead group every join is alike, and nobody leads": {
-        (DEAD, met) for met in (*MEMBERS, Input.ASK_ID, Input.SYNC_LEADER)
-    },
+    "in a dead group every join is alike, and nobody leads": {(DEAD, met) for met in (*MEMBERS, Input.SYNC_LEADER)},
 }
 
 
@@ -59,7 +57,6 @@ class Watched(Mapping[Input, Row]):
 
 REQUESTS: tuple[p.Request, ...] = (
     join(client="c"),
-    join(client="c", instance="j"),
     join(client="s", instance="i"),
     join(client="s", instance="i", meta="new"),
     join(client="s", instance="i", protocols=("range",)),

@@ -32,14 +32,13 @@ def run(world: World, command: str) -> None:
             if verb == "replace":
                 stop(world, name)
             using = next(t for t in topics if t.startswith("using="))
-            wanted = tuple(t for t in topics if t not in {using, "eagerly"})
-            node = world.start(name, wanted, eager="eagerly" in topics)
+            node = world.start(name, tuple(t for t in topics if t != using))
             config = replace(node.member.config, assignors=tuple(using[6:].split(",")))
             node.member = new_member(config)
         case "start", [name, *topics]:
             static = [t for t in topics if t.startswith("as=")]
-            wanted = tuple(t for t in topics if t not in {*static, "eagerly"})
-            world.start(name, wanted, static[0][3:] if static else None, eager="eagerly" in topics)
+            wanted = tuple(t for t in topics if t not in static)
+            world.start(name, wanted, static[0][3:] if static else None)
         case "restart", [name]:
             static_restart(world, world.node(name))
         case "stop", [name]:

@@ -24,7 +24,7 @@ from sparkcohort.runtime.kafka.cluster_messages import (
     topic_ids,
 )
 from sparkcohort.runtime.kafka.fetch_messages import NO_ID, MalformedResponse, Metadata, Node, Topic, metadata_request
-from sparkcohort.runtime.protocol.consumer_protocol import Assignment, encode_assignment
+from sparkcohort.runtime.protocol.consumer_protocol import encode_assignment
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -92,7 +92,7 @@ def test_a_groups_coordinator() -> None:
     assert CoordinatorQuestion("g").read(COORDINATOR, 7) == CoordinatorAddress(0, Node("h", 9092))
 
 
-ASSIGNMENT = encode_assignment(Assignment((TopicPartition("t", 3),)))
+ASSIGNMENT = encode_assignment((TopicPartition("t", 3),))
 GROUP = b"".join(
     (
         int_(8) + b"\0" + int_(0) + b"\2" + short(0) + b"\2g" + b"\7Stable" + b"\1" + b"\1" + b"\3",

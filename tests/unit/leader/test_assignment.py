@@ -13,7 +13,6 @@ from hypothesis import given
 from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
 from sparkcohort.assignors.api import NO_RACKS, Racks
-from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.sticky import balance_partitions
 from sparkcohort.runtime.leader import assignment
@@ -25,19 +24,28 @@ from tests.kit.own_assignors import Own
 
 def joined(member: str, said: MemberSubscription) -> assignment.JoinedMember:
     """A member as the coordinator hands it to the leader."""
-    owned = tuple(TopicPartition(*partition) for partition in said.owned)
-    metadata = encode_subscription(Subscription(said.topics, b"", owned, said.generation, said.rack))
-    return assignment.JoinedMember(member, said.instance_id, metadata)
+    metadata = encode_subscription(Subscription(said.topics, rack=said.rack))
+    return assignment.JoinedMember(member, said.instance_id or member, metadata)
 
 
 def known(members: groups.Members) -> dict[str, dict[TopicPartition, int]]:
     """What the coordinator knows of each member's partitions."""
-    return {m: {TopicPartition(*p): at for p, at in said.since.items()} for m, said in members.items()}
+    return {
+        m: {TopicPartition(*p): said.since.get(p, said.generation) for p in said.owned} for m, said in members.items()
+    }
 
 
 def decoded(assignments: assignment.Assignments) -> dict[str, tuple[TopicPartition, ...]]:
     """Assignments as values."""
-    return {member: decode_assignment(data).partitions for member, data in assignments}
+    return {member: decode_assignment(data) for member, data in assignments}
+
+
+def planned(
+    name: str, members: groups.Members, topics: Mapping[str, int], **more: Any
+) -> dict[str, tuple[TopicPartition, ...]]:
+    """What the leader gives these members."""
+    said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
+    return decoded(assignment.plan(name, said, topics, **more).assignments)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -46,7 +54,7 @@ def test_whatever_the_assignor_nobody_starts_what_another_holds(
     name: str, topics: dict[str, int], members: groups.Members
 ) -> None:
     """Law I1 with every assignor, the eager range included; and everybody is answered."""
-    result = decoded(assignment.assign(name, [joined(*item) for item in members.items()], topics, known(members)))
+    result = planned(name, members, topics)
     assert list(result) == sorted(members)
     for member, partitions in result.items():
         for partition in partitions:
@@ -65,11 +73,9 @@ def test_what_is_written_in_blocks_is_as_in_one(block: int, topics: dict[str, in
 
 
 def test_a_partition_that_the_coordinator_knows_to_be_owned_is_held_back() -> None:
-    """A static member that hasn't rejoined doesn't claim what it was given since; the coordinator's word counts."""
-    members = {"a": MemberSubscription(("t",), instance_id="i"), "b": MemberSubscription(("t",))}
-    since = {"a": {TopicPartition("t", p): 3 for p in range(4)}}
-    result = decoded(assignment.assign("cooperative-sticky", [joined(*m) for m in members.items()], {"t": 4}, since))
-    assert result == {"a": (("t", 0), ("t", 1)), "b": ()}
+    """Whatever the members' metadata claims."""
+    members = {"a": MemberSubscription(("t",), tuple(("t", p) for p in range(4)), 3), "b": MemberSubscription(("t",))}
+    assert planned("cooperative-sticky", members, {"t": 4}) == {"a": (("t", 0), ("t", 1)), "b": ()}
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,8 @@ def test_a_bad_plan_is_refused_with_the_assignors_name(
     """Incomplete, shared, of strangers, not existing, not subscribed: each has its own words."""
     monkeypatch.setitem(assignors.ASSIGNORS, "fixed", Fixed(answer))
     both = MemberSubscription(("t",))
-    members = [joined("a", both), joined("b", both), joined("driver", MemberSubscription(()))]
     with pytest.raises(assignment.InvalidAssignment, match=f"^assignor fixed: {problem}$"):
-        assignment.assign("fixed", members, {"t": 2, "u": 1}, {})
+        planned("fixed", {"a": both, "b": both, "driver": MemberSubscription(())}, {"t": 2, "u": 1})
 
 
 @dataclass(frozen=True)
@@ -136,33 +141,31 @@ class Careless:
 def test_a_bad_plan_is_refused_however_it_is_written(monkeypatch: pytest.MonkeyPatch, to: int, problem: str) -> None:
     """What an assignor answers by places is looked through like any other answer."""
     monkeypatch.setitem(assignors.ASSIGNORS, "careless", Careless(to))
-    members = [joined("a", MemberSubscription(("t",))), joined("b", MemberSubscription(("u",)))]
     with pytest.raises(assignment.InvalidAssignment, match=f"^assignor careless: {problem}$"):
-        assignment.assign("careless", members, {"t": 1, "u": 1}, {})
+        planned("careless", {"a": MemberSubscription(("t",)), "b": MemberSubscription(("u",))}, {"t": 1, "u": 1})
 
 
 def test_racks_go_with_the_partitions_that_are_read() -> None:
     """Of partitions 1 and 3, numbered 0 and 1 for the assignor, each goes where its replica is."""
-    members = [joined(rack, MemberSubscription(("t",), rack=rack)) for rack in ("x", "y")]
+    members = {rack: MemberSubscription(("t",), rack=rack) for rack in ("x", "y")}
     racks = {"t": [["x"], ["y"], ["x"], ["x"]], "unread": [["x"]]}
-    result = decoded(assignment.assign("sticky", members, {"t": 4}, {}, subset={"t": [1, 3]}, racks=racks))
+    result = planned("sticky", members, {"t": 4}, subset={"t": [1, 3]}, racks=racks)
     assert result == {"x": (("t", 3),), "y": (("t", 1),)}
-    result = decoded(assignment.assign("sticky", members, {"t": 4}, {}, racks={"t": [["y"], ["y"], ["x"], ["x"]]}))
+    result = planned("sticky", members, {"t": 4}, racks={"t": [["y"], ["y"], ["x"], ["x"]]})
     assert result == {"x": (("t", 2), ("t", 3)), "y": (("t", 0), ("t", 1))}
 
 
 def test_members_that_an_assignor_leaves_out_get_an_empty_assignment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody waits for an answer, so everybody gets one."""
     monkeypatch.setitem(assignors.ASSIGNORS, "fixed", Fixed({"a": (("t", 0),)}))
-    members = [joined("b", MemberSubscription(("t",))), joined("a", MemberSubscription(("t",)))]
-    assert decoded(assignment.assign("fixed", members, {"t": 1}, {})) == {"a": (("t", 0),), "b": ()}
+    assert planned("fixed", dict.fromkeys("ba", MemberSubscription(("t",))), {"t": 1}) == {"a": (("t", 0),), "b": ()}
 
 
 def test_an_unreadable_member_costs_nobody_anything() -> None:
     """It gets nothing and keeps what it is known to have until it has given that up; the others get the rest."""
-    members = [assignment.JoinedMember("m-1", None, b"\0"), joined("m-2", MemberSubscription(("t",)))]
-    known = {"m-1": {TopicPartition("t", 2): 4}}
-    assert decoded(assignment.assign("range", members, {"t": 4}, known)) == {
+    members = [assignment.JoinedMember("m-1", "m", b"\0"), joined("m-2", MemberSubscription(("t",)))]
+    said = assignment.subscriptions(members, {"m-1": {TopicPartition("t", 2): 4}})
+    assert decoded(assignment.plan("range", said, {"t": 4}).assignments) == {
         "m-1": (),
         "m-2": (("t", 0), ("t", 1), ("t", 3)),
     }
@@ -171,25 +174,14 @@ def test_an_unreadable_member_costs_nobody_anything() -> None:
 def test_an_unknown_protocol_is_named() -> None:
     """The error says which assignor is not there."""
     with pytest.raises(UnknownAssignor, match="did you mean range"):
-        assignment.assign("rage", [], {}, {})
+        planned("rage", {}, {})
 
 
-@given(groups.members())
-def test_keeping_moves_nothing(members: groups.Members) -> None:
-    """When no plan can be had, everybody keeps what it validly claims and nobody gets anything new."""
-    result = decoded(
-        assignment.keep_owned([*map(joined, members, members.values()), assignment.JoinedMember("zz", None, b"\0")])
-    )
-    assert result.pop("zz") == ()
-    owner = resolve_ownership(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
-    assert {p: m for m, mine in result.items() for p in mine} == owner
-
-
-def test_what_the_coordinator_knows_to_be_owned_is_kept_too() -> None:
-    """A static member that hasn't rejoined doesn't claim what it was given since, and keeps it all the same."""
-    said = MemberSubscription(("t",), owned=(("t", 0),), generation=3, instance_id="i")
-    since = {"a": {TopicPartition("t", 0): 3, TopicPartition("t", 5): 4}}
-    assert decoded(assignment.keep_owned([joined("a", said)], since)) == {"a": (("t", 0), ("t", 5))}
+def test_keeping_moves_nothing() -> None:
+    """When no plan can be had, everybody keeps what it is known to have and nobody gets anything new."""
+    since = {"a": {TopicPartition("t", 5): 4, TopicPartition("t", 0): 3}}
+    members = [joined(name, MemberSubscription(("t",))) for name in "ab"]
+    assert decoded(assignment.keep_owned(members, since)) == {"a": (("t", 0), ("t", 5)), "b": ()}
 
 
 def test_nothing_for_a_stranger_is_nothing() -> None:
@@ -197,13 +189,6 @@ def test_nothing_for_a_stranger_is_nothing() -> None:
     own = {"fixed": Fixed({"a": (("t", 0),), "gone": ()})}
     given = assignment.plan("fixed", {"a": MemberSubscription(("t",))}, {"t": 1}, assignors=own).assignments
     assert decoded(given) == {"a": (("t", 0),)}
-
-
-def test_a_claim_of_any_number_costs_no_memory_to_keep() -> None:
-    """Nobody counts up to the highest number that a member may write; a negative one is none."""
-    mine, yours = (("t", 0), ("t", 2**31 - 1)), (("t", -5), ("t", 1), ("t", 3))
-    both = [joined("a", MemberSubscription(("t",), mine, 1)), joined("b", MemberSubscription(("t",), yours, 1))]
-    assert decoded(assignment.keep_owned(both)) == {"a": mine, "b": (("t", 1), ("t", 3))}
 
 
 def test_an_own_assignor_is_found_among_those_given() -> None:
@@ -241,15 +226,7 @@ def test_topics_read_in_part_are_shared_in_part() -> None:
         "a": MemberSubscription(("t",), owned=(("t", 0), ("t", 7)), generation=4, since={("t", 0): 4, ("t", 7): 4}),
         "b": MemberSubscription(("t",)),
     }
-    result = decoded(
-        assignment.assign(
-            "cooperative-sticky",
-            [joined(*item) for item in members.items()],
-            {"t": 9},
-            known(members),
-            subset={"t": [3, 7, 8]},
-        )
-    )
+    result = planned("cooperative-sticky", members, {"t": 9}, subset={"t": [3, 7, 8]})
 
     assert {3, 7, 8} == {tp.partition for partitions in result.values() for tp in partitions}
     assert TopicPartition("t", 7) in result["a"]
@@ -269,9 +246,8 @@ def barred_from(*numbers: int) -> list[TopicPartition]:
 
 def decided(name: str, members: groups.Members, barred: assignment.Barred, **more: Any) -> dict[str, list[int]]:
     """The partitions of topic t that a plan gives to each member."""
-    said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
-    plan = assignment.plan(name, said, {"t": 6}, barred=barred, **more)
-    return {member: [tp.partition for tp in mine] for member, mine in decoded(plan.assignments).items()}
+    plan = planned(name, members, {"t": 6}, barred=barred, **more)
+    return {member: [tp.partition for tp in mine] for member, mine in plan.items()}
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

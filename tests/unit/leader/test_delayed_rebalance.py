@@ -194,10 +194,14 @@ class PartitionLeader:
     def round(self, now_ms: int = 0, delay_ms: int = DELAY_MS, *, applied: bool = True) -> dict[str, tuple[int, ...]]:
         """One round: what each member is given.  Unless it is interrupted, they give up at once what they lose, and own it."""
         self.generation += 1
-        asked = [self._joined(member, numbers) for member, numbers in self.holds.items()]
-        this = Round(self.protocol, [*asked, _driver()], self.topics, self.since, self.settled, self.only)
+        asked = [_joined(member) for member in self.holds]
+        owned = {
+            m: {tp: self.since.get(m, {}).get(tp, self.generation) for tp in tps(*numbers)}
+            for m, numbers in self.holds.items()
+        }
+        this = Round(self.protocol, [*asked, _driver()], self.topics, owned, self.settled, self.only)
         assignments, self.leader_state = delayed_rebalance.lead(self.leader_state, this, now_ms, delay_ms)
-        given = {m: tuple(tp.partition for tp in decode_assignment(data).partitions) for m, data in assignments}
+        given = {m: tuple(tp.partition for tp in decode_assignment(data)) for m, data in assignments}
         assert given.pop("driver") == ()
         if not applied:
             return given
@@ -217,9 +221,9 @@ class PartitionLeader:
                 given = self.round(delay_ms=0)
         return given
 
-    def _joined(self, member: str, numbers: tuple[int, ...]) -> JoinedMember:
-        said = Subscription(("t",), None, tuple(sorted(tps(*numbers))), self.generation, None)
-        return JoinedMember(member, None, encode_subscription(said))
+
+def _joined(member: str) -> JoinedMember:
+    return JoinedMember(member, member, encode_subscription(Subscription(("t",))))
 
 
 def _driver() -> JoinedMember:
@@ -407,11 +411,11 @@ def test_an_assigned_topic_that_is_deleted_leaves_the_assignments() -> None:
 def test_racks_reach_the_assignor() -> None:
     """Of the partitions that are read, by their numbers in Kafka."""
     wants = {rack: encode_subscription(Subscription(("t",), rack=rack)) for rack in "xy"}
-    members = [JoinedMember(f"in-{rack}", None, metadata) for rack, metadata in wants.items()]
+    members = [JoinedMember(f"in-{rack}", rack, metadata) for rack, metadata in wants.items()]
     where = {"t": [(), ("y",), (), ("x",)]}
     this = Round("range", members, {"t": 4}, {}, {}, {"t": [1, 3]}, where)
     given_out = dict(delayed_rebalance.lead(LeaderState(), this, 0, DELAY_MS)[0])
-    numbers = {name: [tp.partition for tp in decode_assignment(mine).partitions] for name, mine in given_out.items()}
+    numbers = {name: [tp.partition for tp in decode_assignment(mine)] for name, mine in given_out.items()}
     assert numbers == {"in-x": [3], "in-y": [1]}
 
 

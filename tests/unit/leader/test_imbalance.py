@@ -8,18 +8,9 @@ from hypothesis import strategies as st
 from sparkcohort.assignors import ASSIGNORS, Load, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.leader.imbalance import (
-    Balance,
-    Watch,
-    due,
-    has_lasted,
-    reason,
-    record_relief,
-    record_request,
-    record_round,
-)
+from sparkcohort.runtime.leader.imbalance import Balance, ImbalanceWatch
 from tests.kit import groups
-from tests.unit.leader.test_assignment import decoded, joined
+from tests.unit.leader.test_assignment import decoded, joined, known
 
 AFTER_MS = 60_000
 FOUND = Relief("m", 2.0, 1)
@@ -30,38 +21,30 @@ def test_rounds_are_asked_for_only_after_it_has_lasted_and_never_within_the_time
     looks: list[tuple[int, bool]],
 ) -> None:
     """Whatever is seen when: all looks of the last minute found it, and the last round is a minute ago."""
-    watch, now_ms, asked, seen = Watch(), 0, [-AFTER_MS], list[tuple[int, bool]]()
+    watch, now_ms, asked, seen = ImbalanceWatch(AFTER_MS), 0, [-AFTER_MS], list[tuple[int, bool]]()
     for elapsed_ms, found in looks:
         now_ms += elapsed_ms
-        at = due(watch, AFTER_MS)
+        at = watch.due()
         if at is not None and at <= now_ms:
             assert all(was for when, was in seen if at - AFTER_MS <= when <= at)
-            assert has_lasted(watch, at, AFTER_MS)
+            assert watch.has_lasted(at)
             assert at - asked[-1] >= AFTER_MS
             asked.append(at)
-            watch = record_request(watch, at)
-            assert str(reason(watch, at)).startswith("load: m carried 2.0 x the mean for ")
-            watch = record_round(watch)
-        watch = record_relief(watch, FOUND if found else None, now_ms)
+            assert str(watch.request_round(at)).startswith("load: m carried 2.0 x the mean for ")
+            watch.end_round()
+        watch.record_relief(FOUND if found else None, now_ms)
         seen.append((now_ms, found))
 
 
 def test_a_round_that_could_not_move_anything_is_not_asked_for_at_once_again() -> None:
     """Revoking may be put off: the imbalance still counts, and the next request is a minute later."""
-    watch = record_request(record_relief(Watch(), FOUND, 0), AFTER_MS)
-    assert has_lasted(watch, AFTER_MS, AFTER_MS)
-    assert due(watch, AFTER_MS) == 2 * AFTER_MS
-    assert due(record_relief(watch, None, AFTER_MS + 1), AFTER_MS) is None
-
-
-def test_words_of_several_partitions_and_of_one() -> None:
-    """What ``cohort rebalances`` shows."""
-    watch = record_relief(Watch(), Relief("m-2", 2.44, 3), 0)
-    assert str(reason(watch, 61_500)) == "load: m-2 carried 2.4 x the mean for 61 s; 3 partitions move"
-    assert (
-        str(reason(record_relief(watch, FOUND, 1), 60_000))
-        == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
-    )
+    watch = ImbalanceWatch(AFTER_MS)
+    watch.record_relief(FOUND, 0)
+    assert str(watch.request_round(AFTER_MS)) == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
+    assert watch.has_lasted(AFTER_MS)
+    assert watch.due() == 2 * AFTER_MS
+    watch.record_relief(None, AFTER_MS + 1)
+    assert watch.due() is None
 
 
 def a_round(balance: Balance | None) -> delayed_rebalance.Round:
@@ -71,7 +54,7 @@ def a_round(balance: Balance | None) -> delayed_rebalance.Round:
         "b": MemberSubscription(("t",), (("t", 2), ("t", 3)), 1),
     }
     said = [joined(*item) for item in members.items()]
-    return delayed_rebalance.Round("load-balanced", said, {"t": 4}, {}, {}, balance=balance)
+    return delayed_rebalance.Round("load-balanced", said, {"t": 4}, known(members), {}, balance=balance)
 
 
 def given_by(balance: Balance | None) -> dict[str, set[int]]:

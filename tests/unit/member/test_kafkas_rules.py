@@ -14,7 +14,6 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.member_stage import (
     CONFIG,
-    STATIC,
     Stage,
     beaten,
     joined,
@@ -24,8 +23,6 @@ from tests.kit.member_stage import (
     synced,
     tps,
 )
-
-EAGER = replace(CONFIG, eager=True)
 
 
 def said(actions: tuple[m.MemberAction, ...]) -> tuple[str, frozenset[TopicPartition], int]:
@@ -72,7 +69,7 @@ def test_rebalance_in_progress_keeps_id_and_partitions() -> None:
 
 def test_fenced_instance_id_is_fatal() -> None:
     """Another process has the place: it loses everything, says why, and never asks again."""
-    for at, actions in at_every_request(ErrorCode.FENCED_INSTANCE_ID, STATIC):
+    for at, actions in at_every_request(ErrorCode.FENCED_INSTANCE_ID):
         assert actions == (m.PartitionsLost(tps(0, 1, 2)), m.Failed(ErrorCode.FENCED_INSTANCE_ID, ""))
         assert m.deadline(at.member) is None
         assert at(m.Start(), m.Pushed("x")) == ()
@@ -135,7 +132,7 @@ def test_only_new_partitions_are_assigned() -> None:
 )
 def test_lost_is_not_revoked(error: ErrorCode) -> None:
     """A member out of the group gives nothing up: there is nobody to commit to, and the partitions may be taken."""
-    for _at, actions in at_every_request(error, STATIC):
+    for _at, actions in at_every_request(error):
         assert m.PartitionsLost(tps(0, 1, 2)) in actions
         assert not [action for action in actions if isinstance(action, m.Revoke)]
 
@@ -176,21 +173,6 @@ def test_topics_dropped_while_a_join_is_repeated() -> None:
     assert said(at(m.RevocationDone())) == ("a-1", frozenset(), 2)
 
 
-@pytest.mark.parametrize("by", ["push", "heartbeat", "topics"])
-def test_an_eager_member_gives_everything_up_before_it_joins(by: str) -> None:
-    """Whatever makes it rejoin: the join waits until the shell has given up all, and claims nothing; then all is new."""
-    at = Stage(EAGER)
-    at(m.Start(), joined(2), synced(0, 1, 2))
-    if by == "heartbeat":
-        actions = at.at(3_000, p.Tick(), beaten(ErrorCode.REBALANCE_IN_PROGRESS))
-    else:
-        actions = at(m.Pushed("x") if by == "push" else m.Resubscribe(("t", "u")))
-    assert actions == (m.Revoke(tps(0, 1, 2)),)
-    assert at(m.Pushed("y")) == ()
-    assert said(at(m.RevocationDone())) == ("a-1", frozenset(), 2)
-    assert at(joined(3), synced(0, 1)) == (m.Assigned(dict.fromkeys(sorted(tps(0, 1)), 3)),)
-
-
 def test_claims_carry_the_generation_in_which_they_were_true() -> None:
     """KIP-792: so the leader can tell which of two claims is the older; one that missed a generation claims nothing."""
     at = stage(MemberState.STABLE)
@@ -206,7 +188,7 @@ def test_a_join_waits_for_the_rebalance_timeout_and_five_seconds() -> None:
         for request in (
             sent(stage(MemberState.UNJOINED)(m.Start())),
             sent(stage(MemberState.JOINING)(joined(1))),
-            p.Heartbeat("a-1", None, 1),
+            p.Heartbeat("a-1", "a", 1),
             p.LeaveGroup(()),
         )
     }
@@ -226,12 +208,12 @@ def test_heartbeats_start_when_the_join_is_answered() -> None:
 
 def test_a_static_member_in_its_old_place_takes_the_assignment_of_the_current_generation() -> None:
     """KIP-345: answered with the generation that is, it syncs, and owns what its predecessor was assigned, since now."""
-    at = stage(MemberState.UNJOINED, STATIC)
+    at = stage(MemberState.UNJOINED)
     join = sent_join(at(m.Start()))
-    assert (join.member_id, join.group_instance_id) == ("", "i")
-    assert sent(at(joined(7))) == p.SyncGroup("a-1", "i", 7, "consumer", "range", ())
+    assert (join.member_id, join.group_instance_id) == ("", "a")
+    assert sent(at(joined(7))) == p.SyncGroup("a-1", "a", 7, "consumer", "range", ())
     assert at(synced(0, 1)) == (m.Assigned(dict.fromkeys(sorted(tps(0, 1)), 7)),)
     assert at.member.state is MemberState.STABLE
     request = m.commit(at.member, dict.fromkeys(tps(0), 50))
     assert request is not None
-    assert (request.group_instance_id, request.offsets[0].assignment_generation) == ("i", 7)
+    assert (request.group_instance_id, request.offsets[0].assignment_generation) == ("a", 7)

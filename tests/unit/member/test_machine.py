@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.member.machine import MemberState
@@ -11,24 +10,22 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from tests.kit.member_stage import CONFIG, STATIC, Stage, beaten, joined, sent, sent_join, stage, synced, tps
+from tests.kit.member_stage import Stage, beaten, joined, sent, sent_join, stage, synced, tps
 
 
-def test_a_new_member_asks_for_its_id_then_joins_with_it() -> None:
-    """KIP-394: MEMBER_ID_REQUIRED is followed at once by a join with the id told."""
+def test_a_new_member_joins_without_an_id() -> None:
+    """It offers its assignors and claims nothing."""
     at = Stage()
     first = sent_join(at(m.Start()))
     assert (first.member_id, [x.name for x in first.protocols]) == ("", ["cooperative-sticky", "range"])
-    again = sent_join(at(m.Replied(p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED, member_id="a-1"))))
-    assert again.member_id == "a-1"
-    said = decode_subscription(again.protocols[0].metadata)
+    said = decode_subscription(first.protocols[0].metadata)
     assert (said.topics, said.owned, said.generation, said.rack) == (("t",), (), -1, "r1")
 
 
 def test_a_follower_syncs_and_owns_what_it_is_assigned() -> None:
     """Each partition is owned since the generation in which it was added."""
     at = stage(MemberState.JOINING)
-    assert sent(at(joined(7))) == p.SyncGroup("a-1", None, 7, "consumer", "range", ())
+    assert sent(at(joined(7))) == p.SyncGroup("a-1", "a", 7, "consumer", "range", ())
     assert at(synced(0, 1)) == (m.Assigned(dict.fromkeys(sorted(tps(0, 1)), 7)),)
     assert at.member.owned == dict.fromkeys(sorted(tps(0, 1)), 7)
 
@@ -36,7 +33,7 @@ def test_a_follower_syncs_and_owns_what_it_is_assigned() -> None:
 def test_a_leader_computes_then_syncs_with_the_plan() -> None:
     """Only the leader is asked to compute; a plan of an older generation is dropped."""
     at = stage(MemberState.JOINING)
-    members = (p.JoinedMember("a-1", None, b"x"),)
+    members = (p.JoinedMember("a-1", "a", b"x"),)
     reply = p.JoinGroupReply(ErrorCode.NONE, 3, "consumer", "range", "a-1", "a-1", members)
     assert at(m.Replied(reply)) == (m.ComputeAssignment("range", members, 3),)
     assert at(m.AssignmentComputed((("a-1", b"old"),), 2)) == ()
@@ -117,7 +114,7 @@ FATAL = (
 @pytest.mark.parametrize("error", FATAL)
 def test_errors_that_end_the_member(error: ErrorCode) -> None:
     """It loses what it owns, tells why, and is heard of no more."""
-    at = stage(MemberState.STABLE, STATIC)
+    at = stage(MemberState.STABLE)
     at(m.Pushed("x"))
     reply = m.Replied(p.JoinGroupReply(error, message="because"))
     assert at(reply) == (m.PartitionsLost(tps(0, 1, 2)), m.Failed(error, "because"))
@@ -127,7 +124,7 @@ def test_errors_that_end_the_member(error: ErrorCode) -> None:
 
 def test_a_fenced_heartbeat_ends_the_member() -> None:
     """A newer process with the same instance id fences the older one for good."""
-    at = stage(MemberState.STABLE, STATIC)
+    at = stage(MemberState.STABLE)
     actions = at.at(3_000, p.Tick(), beaten(ErrorCode.FENCED_INSTANCE_ID))
     assert actions[-1] == m.Failed(ErrorCode.FENCED_INSTANCE_ID, "")
 
@@ -183,7 +180,7 @@ def test_heartbeats_follow_their_interval() -> None:
     at(joined(1))
     assert m.deadline(at.member) == 3_000
     assert at.at(2_999, p.Tick()) == ()
-    assert sent(at.at(3_000, p.Tick())) == p.Heartbeat("a-1", None, 1)
+    assert sent(at.at(3_000, p.Tick())) == p.Heartbeat("a-1", "a", 1)
     assert at.at(6_000, p.Tick()) == ()
     at.at(6_500, beaten())
     assert m.deadline(at.member) == 9_500
@@ -234,7 +231,7 @@ def test_a_frozen_member_is_not_one_without_coordinator() -> None:
     at = stage(MemberState.STABLE)
     at.at(3_000, p.Tick())
     assert at.at(100_000, m.Unreachable("Heartbeat")) == ()
-    assert sent(at.at(100_100, p.Tick())) == p.Heartbeat("a-1", None, 2)
+    assert sent(at.at(100_100, p.Tick())) == p.Heartbeat("a-1", "a", 2)
     assert at(beaten(ErrorCode.UNKNOWN_MEMBER_ID))[0] == m.PartitionsLost(tps(0, 1, 2))
 
 
@@ -289,7 +286,7 @@ def test_stopping_gives_up_first_then_leaves() -> None:
     assert at(m.Stop("done")) == (m.Revoke(tps(0, 1, 2)),)
     assert isinstance(sent(at.at(3_000, p.Tick())), p.Heartbeat)
     at(beaten(ErrorCode.REBALANCE_IN_PROGRESS))
-    assert sent(at(m.RevocationDone())) == p.LeaveGroup((p.LeavingMember("a-1", None, "done"),))
+    assert sent(at(m.RevocationDone())) == p.LeaveGroup((p.LeavingMember("a-1", "a", "done"),))
     assert (at.member.state, at.member.owned) == (MemberState.LEFT, {})
 
 
@@ -300,35 +297,13 @@ def test_a_stopping_member_that_is_put_out_is_done() -> None:
     assert at.member.state is MemberState.LEFT
 
 
-@pytest.mark.parametrize(
-    ("instance", "asked", "leaves"), [(None, None, True), ("i", None, False), ("i", True, True), (None, False, False)]
-)
-def test_who_leaves_on_stop(instance: str | None, asked: bool | None, leaves: bool) -> None:
-    """Dynamic members leave, static ones stay, unless told otherwise (KIP-1092)."""
-    at = Stage(replace(CONFIG, group_instance_id=instance, leave_on_stop=asked))
-    at(m.Start(), joined(1), synced())
-    actions = at(m.Stop("done"))
-    assert bool(actions) is leaves
-    if leaves:
-        assert sent(actions) == p.LeaveGroup((p.LeavingMember("a-1", instance, "done"),))
-
-
-@pytest.mark.parametrize(
-    ("instance", "started", "leaving"),
-    [
-        ("i", True, (p.LeaveGroup((p.LeavingMember("", "i", "done"),)),)),
-        ("i", False, ()),
-        (None, True, ()),
-    ],
-)
-def test_who_leaves_before_it_knows_its_id(
-    instance: str | None, started: bool, leaving: tuple[p.LeaveGroup, ...]
-) -> None:
-    """The group has a static member from its first JoinGroup on, whether or not the answer came; others not yet (KIP-345)."""
-    at = Stage(replace(CONFIG, group_instance_id=instance, leave_on_stop=True))
-    if started:
-        at(m.Start())
-    assert at(m.Stop("done")) == tuple(map(m.Send, leaving))
+@pytest.mark.parametrize("joined_already", [True, False])
+def test_who_leaves(joined_already: bool) -> None:
+    """A member that stops leaves, with its reason (KIP-800), once it has an id; its executor is gone: no successor takes the slot."""
+    at = Stage()
+    at(m.Start(), *([joined(1), synced()] if joined_already else []))
+    leaving = p.LeaveGroup((p.LeavingMember("a-1", "a", "done"),))
+    assert at(m.Stop("done")) == ((m.Send(leaving),) if joined_already else ())
     assert at.member.state is MemberState.LEFT
 
 

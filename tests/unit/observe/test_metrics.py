@@ -186,7 +186,7 @@ def test_totals_outlive_the_history() -> None:
     """A thousand rebalances are a thousand in the totals, whatever the history keeps."""
     totals = RebalanceTotals()
     for _ in range(1000):
-        totals.add(Reason(Cause.MEMBER_JOINED, ("x",)), 3)
+        totals.add(Reason(Cause.MEMBER_JOINED, ("x",)), 3, 0)
     value = totals.as_value()
     joined = value["by_reason"]["member_joined"]
     assert (value["count"], joined["count"], joined["sum_ms"], joined["buckets"][0]) == (1000, 1000, 3000, [5, 1000])

@@ -14,15 +14,15 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 VALUES = [
-    p.JoinGroup("", None, "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"), p.Protocol("x", b"")), "new"),
+    p.JoinGroup("", "i", "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"), p.Protocol("x", b"")), "new"),
     p.SyncGroup("m", "i", 3, "consumer", "range", (("m", b"\x01"), ("n", b""))),
-    p.Heartbeat("m", None, 3),
-    p.LeaveGroup((p.LeavingMember("m", None, "bye"), p.LeavingMember("", "i"))),
-    p.OffsetCommit("m", None, 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
+    p.Heartbeat("m", "i", 3),
+    p.LeaveGroup((p.LeavingMember("m", "i", "bye"), p.LeavingMember("", "i"))),
+    p.OffsetCommit("m", "i", 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
     p.OffsetFetch((TopicPartition("t", 1),)),
     p.DescribeGroup(),
-    p.JoinGroupReply(ErrorCode.NONE, 4, "consumer", "range", "m", "m", (p.JoinedMember("m", None, b"\x02"),)),
-    p.LeaveGroupReply(ErrorCode.NONE, ((p.LeavingMember("m"), ErrorCode.UNKNOWN_MEMBER_ID),)),
+    p.JoinGroupReply(ErrorCode.NONE, 4, "consumer", "range", "m", "m", (p.JoinedMember("m", "i", b"\x02"),)),
+    p.LeaveGroupReply(ErrorCode.NONE, ((p.LeavingMember("m", "i"), ErrorCode.UNKNOWN_MEMBER_ID),)),
     p.OffsetCommitReply(((TopicPartition("t", 0), ErrorCode.ILLEGAL_GENERATION),), "story"),
     p.OffsetFetchReply(ErrorCode.NONE, ((TopicPartition("t", 0), -1),)),
 ]
@@ -46,27 +46,30 @@ def test_every_kind_of_value_comes_back_as_it_was(value: object) -> None:
         b'["Heartbeat"]',
         b'["Nothing",{}]',
         b'["Heartbeat",{"member_id":"m"}]',
-        b'["Heartbeat",{"member_id":1,"group_instance_id":null,"generation":1}]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":true}]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":1,"more":1}]',
-        b'["OffsetCommit",{"member_id":"m","group_instance_id":null,"generation":1,"offsets":[["t",0]]}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":1}]',
+        b'["OffsetCommit",{"member_id":"m","group_instance_id":"i","generation":1,"offsets":[["t",-1,0,1]]}]',
+        b'["OffsetCommit",{"member_id":"m","group_instance_id":"i","generation":1,"offsets":[["t",0,-1,1]]}]',
+        b'["Heartbeat",{"member_id":1,"group_instance_id":"i","generation":1}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":true}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":1,"more":1}]',
+        b'["OffsetCommit",{"member_id":"m","group_instance_id":"i","generation":1,"offsets":[["t",0]]}]',
         b'["JoinGroupReply",{"error":9999}]',
         b'["Tick",{}]',
         b'["Removed",{"member_id":"m","reason":""}]',
         b'["Protocol",["range",""]]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":1.0}]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":-9223372036854775809}]',
-        b'["Heartbeat",{"member_id":"' + b"m" * 0x8000 + b'","group_instance_id":null,"generation":1}]',
-        b'["Heartbeat",["m",null,1]]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":1}]]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":1.0}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":-9223372036854775809}]',
+        b'["Heartbeat",{"member_id":"' + b"m" * 0x8000 + b'","group_instance_id":"i","generation":1}]',
+        b'["Heartbeat",["m","i",1]]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":1}]]',
         b'["OffsetFetch",{"partitions":[["t",0,1]]}]',
         b'["SyncGroupReply",{"error":0,"assignment":"A"}]',
         b"\xff\xfe",
         b"[" * 100_000,
         b'["Heartbeat",' + b"[" * 100_000,
-        b'["Heartbeat",{"member_id":"\\ud800","group_instance_id":null,"generation":1}]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":9223372036854775808}]',
-        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":' + b"9" * 5_000 + b"}]",
+        b'["Heartbeat",{"member_id":"\\ud800","group_instance_id":"i","generation":1}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":9223372036854775808}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":"i","generation":' + b"9" * 5_000 + b"}]",
     ],
 )
 def test_what_is_no_value_is_refused(data: bytes) -> None:
@@ -77,8 +80,8 @@ def test_what_is_no_value_is_refused(data: bytes) -> None:
 
 def test_half_a_surrogate_pair_is_a_question_mark() -> None:
     """As a host's name may have it whose bytes are no UTF-8; the coordinator refuses the rest with a reason."""
-    leave = p.LeaveGroup((p.LeavingMember("m", None, "gone from \udcff"),))
-    assert decode(encode(leave)) == p.LeaveGroup((p.LeavingMember("m", None, "gone from ?"),))
+    leave = p.LeaveGroup((p.LeavingMember("m", "i", "gone from \udcff"),))
+    assert decode(encode(leave)) == p.LeaveGroup((p.LeavingMember("m", "i", "gone from ?"),))
 
 
 def test_a_message_over_the_limit_is_not_even_parsed() -> None:

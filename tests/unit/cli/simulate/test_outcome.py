@@ -69,7 +69,7 @@ def test_an_answer_is_judged_as_the_group_does(answer: Any, cooperative: bool) -
     own = Own(answer, cooperative=cooperative)
     try:
         plan = assignment.plan("own", members, case.topics, assignors={"own": own})
-        said = {name: tuple(decode_assignment(mine).partitions) for name, mine in plan.assignments}
+        said = {name: tuple(decode_assignment(mine)) for name, mine in plan.assignments}
     except (ValueError, KeyError, SystemExit) as error:
         with pytest.raises(InvalidAssignment) as refused:
             simulate(case, case, own)

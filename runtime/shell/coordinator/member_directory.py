@@ -1,0 +1,85 @@
+"""The members that are agents: who each is, and the stream of events to it; all methods need the coordinator's lock."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from sparkcohort.runtime.group import validation
+from sparkcohort.runtime.group.state import Group, GroupMember
+from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.shell.coordinator.event_streams import EventStreams
+from sparkcohort.runtime.shell.coordinator.history import History
+
+log = logging.getLogger("sparkcohort.coordinator")
+
+AGAIN_MS: Final = 60_000
+MOST_LOG_KEYS: Final = 1_000  # complaints and refusals whose last log line is remembered
+
+
+class LogLimit:
+    """A complaint or refusal is logged once a minute: a broken member must not flood the log."""
+
+    def __init__(self) -> None:
+        self._log_times: OrderedDict[Hashable, int] = OrderedDict()
+
+    def is_new(self, *key: Hashable, now_ms: int) -> bool:
+        """Whether no such line was logged within the last minute."""
+        last = self._log_times.get(key)
+        if last is not None and now_ms - last < AGAIN_MS:
+            return False
+        self._log_times[key] = now_ms
+        self._log_times.move_to_end(key)
+        if len(self._log_times) > MOST_LOG_KEYS:
+            self._log_times.popitem(last=False)
+        return True
+
+
+class MemberDirectory:
+    """The agents of one group; each event to them has the topics that ``subscribed`` returns."""
+
+    def __init__(self, group_id: str, history: History, subscribed: Callable[[], tuple[str, ...]]) -> None:
+        self.streams = EventStreams(subscribed)
+        self.limit = LogLimit()
+        self._group_id = group_id
+        self._history = history
+        self._infos: dict[str, MemberInfo] = {}
+
+    def store(self, member: GroupMember, group: Group, waited_for: Collection[str], now_ms: int) -> None:
+        """Store what a member that has joined states of itself."""
+        member_id = member.member_id
+        info, complaint = validation.read_member_info(member)
+        if info.address in {info.address for other, info in self.present(group).items() if other != member_id}:
+            complaint = f"another member has its address, {info.address}"
+            info = replace(info, address="")
+        name = f"{member.group_instance_id} on {member.client_host}"
+        if complaint and self.limit.is_new(name, complaint, now_ms=now_ms):
+            log.warning("group %s: %s is not believed: %s", self._group_id, name, complaint)
+        # Members that left since the last rebalance keep their names for the log line of the next one.
+        kept = {*group.members, *group.previous_assignment, *waited_for}
+        self._infos = {name: known for name, known in self._infos.items() if name in kept} | {member_id: info}
+        self._history.name_member(member_id, info.executor_id, info.host)
+
+    def present(self, group: Group) -> dict[str, MemberInfo]:
+        """The agents that are in the group, by member id; for any thread."""
+        infos = self._infos
+        return {name: infos[name] for name in group.members if name in infos}
+
+    def name(self, member_id: str) -> str:
+        """A member as a log line has it."""
+        info = self._infos.get(member_id)
+        return f"{info.client_id} on {info.host}" if info else member_id
+
+    def push_rejoin(self, member_id: str, reason: str, generation: int) -> None:
+        """Push to an agent that it is to rejoin, if its generation is this one."""
+        if (info := self._infos.get(member_id)) is not None:
+            self.streams.rejoin(info.address, reason, generation)
+
+    def member_at(self, address: str) -> str:
+        """The id of the agent at this address, "" if there is none."""
+        infos: Mapping[str, MemberInfo] = self._infos
+        return next((name for name, info in infos.items() if info.address == address), "")
