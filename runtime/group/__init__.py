@@ -159,7 +159,6 @@ _INPUTS: Mapping[type, Input] = {
     p.LeaveGroup: Input.LEAVE,
     p.OffsetCommit: Input.COMMIT,
     p.OffsetFetch: Input.FETCH,
-    p.DescribeGroup: Input.DESCRIBE,
 }
 
 _EFFECTS: Mapping[Effect, Callable[[StepContext, int, Any], None]] = {
@@ -178,5 +177,4 @@ _EFFECTS: Mapping[Effect, Callable[[StepContext, int, Any], None]] = {
     Effect.LEAVE: requests.leave,
     Effect.COMMIT: requests.commit,
     Effect.FETCH: requests.fetch,
-    Effect.DESCRIBE: requests.describe,
 }

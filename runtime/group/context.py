@@ -78,5 +78,4 @@ _ERROR_REPLY: Mapping[type, Callable[[Any, ErrorCode, str], p.Reply]] = {
     p.LeaveGroup: _leave,
     p.OffsetCommit: _commit,
     p.OffsetFetch: lambda _request, error, message: p.OffsetFetchReply(error, message=message),
-    p.DescribeGroup: lambda _request, error, _message: p.DescribeGroupReply(error, ""),
 }

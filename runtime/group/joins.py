@@ -143,12 +143,11 @@ def answer_join(context: StepContext, correlation: int, request: p.JoinGroup) ->
 
 
 def take_over(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
-    """A member is back: it gets its predecessor's assignment, without a rebalance (KIP-345, KIP-814)."""
+    """A member is back: it gets its predecessor's assignment, without a rebalance (KIP-345)."""
     member_id, old_partitions = _replace(context, request)
     partition_ownership.assign(context, member_id)
     context.record(r.JoinsAnswered((member_id,), context.now_ms))
-    leads = member_id == context.group.leader
-    context.answer(correlation, rebalance.join_reply(context.group, member_id, skip_assignment=leads))
+    context.answer(correlation, rebalance.join_reply(context.group, member_id))
     # Partitions that its predecessor was about to give up: no member owns them now.
     if count := len(set(old_partitions).difference(partition_ownership.owners(context.group))):
         reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), request.group_instance_id, count)

@@ -118,7 +118,7 @@ def choose_protocol(group: Group) -> str:
     return votes.most_common(1)[0][0]
 
 
-def join_reply(group: Group, member_id: str, *, skip_assignment: bool = False) -> p.JoinGroupReply:
+def join_reply(group: Group, member_id: str) -> p.JoinGroupReply:
     """The answer to a join: the current generation, with the members' metadata for the leader."""
     members: tuple[p.JoinedMember, ...] = ()
     if member_id == group.leader:
@@ -134,7 +134,6 @@ def join_reply(group: Group, member_id: str, *, skip_assignment: bool = False) -
         group.leader,
         member_id,
         members,
-        skip_assignment,
     )
 
 

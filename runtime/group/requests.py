@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup: a function for each effect."""
+"""SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch: a function for each effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol.reasons import NO_REASON, REASON_LENGTH, Cause
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.group.context import StepContext
-    from sparkcohort.runtime.group.state import Group, GroupMember
+    from sparkcohort.runtime.group.state import Group
 
 
 def admit_sync(group: Group, request: p.SyncGroup) -> Verdict:
@@ -139,39 +139,3 @@ def fetch(context: StepContext, correlation: int, request: p.OffsetFetch) -> Non
     """Committed offsets, whatever the state."""
     committed = offsets.fetch(context.group.committed, request.partitions)
     context.answer(correlation, p.OffsetFetchReply(ErrorCode.NONE, committed))
-
-
-def describe(context: StepContext, correlation: int, _request: p.DescribeGroup) -> None:
-    """The group as it is; protocol, metadata and assignment only when they are settled, as Kafka does."""
-    group = context.group
-    stable = group.state is GroupState.STABLE
-    context.answer(
-        correlation,
-        p.DescribeGroupReply(
-            ErrorCode.NONE,
-            group.state.value,
-            group.generation,
-            group.protocol_type,
-            group.protocol_name if stable else "",
-            group.leader,
-            tuple(_describe(group, member, context.now_ms, stable=stable) for member in group.members.values()),
-        ),
-    )
-
-
-def _describe(group: Group, member: GroupMember, now_ms: int, *, stable: bool) -> p.MemberDescription:
-    member_id = member.member_id
-    parked = member_id in group.joins or member_id in group.syncs
-    deadline_ms = group.sessions.get(member_id, now_ms)
-    age_ms = 0 if parked else max(now_ms - (deadline_ms - member.session_timeout_ms), 0)
-    return p.MemberDescription(
-        member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        member.metadata(group.protocol_name) if stable else b"",
-        group.assignments.get(member_id, b"") if stable else b"",
-        tuple(sorted(group.owned.get(member_id, {}).items())),
-        tuple(sorted(partition_ownership.assigned(group, member_id))),
-        age_ms,
-    )

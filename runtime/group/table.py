@@ -72,7 +72,6 @@ class Input(StrEnum):
     LEAVE = "LeaveGroup"
     COMMIT = "OffsetCommit: of a member"
     FETCH = "OffsetFetch"
-    DESCRIBE = "DescribeGroup"
     TRIGGER = "Trigger: a rebalance is asked for"
     MEMBERS_GONE = "members left, expired or did not sync"
     ALL_JOINED = "join phase over"
@@ -103,7 +102,6 @@ class Effect(StrEnum):
     LEAVE = "remove each"
     COMMIT = "judge each partition"
     FETCH = "answer offsets"
-    DESCRIBE = "answer description"
     START = "start rebalance"
     CHECK_JOINED = "end the join phase if all have joined"
     COMPLETE_JOIN = "raise generation, answer all joins"
@@ -250,7 +248,6 @@ _PARK_SYNC = Row(Effect.PARK_SYNC, differs="asked again")
 _EVERYWHERE = {
     Input.LEAVE: Row(Effect.LEAVE),
     Input.FETCH: Row(Effect.FETCH),
-    Input.DESCRIBE: Row(Effect.DESCRIBE),
     Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
 }
 _NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NONE_REJOINED: _IGNORE}
@@ -333,7 +330,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _DEAD: {
         **dict.fromkeys(Input, _UNLOADED),  # Kafka: a group that was unloaded is no longer here
         **_NOT_JOINING,
-        Input.DESCRIBE: Row(Effect.DESCRIBE),
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: _IGNORE,
         Input.UNLOAD: _IGNORE,

@@ -217,7 +217,7 @@ def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
         _join(context, "a rebalance began meanwhile")
     elif void:  # it syncs first, to learn what it must give up: that saves a round
         _sync(context, (), rejoin_after=rejoin_after)
-    elif context.member.leads and not reply.skip_assignment:
+    elif context.member.leads:
         context.change(state=MemberState.COMPUTING)
         context.actions.append(ComputeAssignment(context.member.protocol_name, reply.members, reply.generation))
     else:

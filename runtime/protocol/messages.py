@@ -3,7 +3,7 @@
 Everything that enters or leaves the pure core is one of these values.  Times are integers in
 milliseconds, offsets and partitions plain integers, member metadata and assignments opaque bytes
 (Kafka: ``JoinGroupRequest`` v9, ``SyncGroupRequest`` v5, ``HeartbeatRequest`` v4, ``LeaveGroupRequest`` v5,
-``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8, ``DescribeGroupsRequest`` v6).
+``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8).
 """
 
 from __future__ import annotations
@@ -120,11 +120,7 @@ class OffsetFetch(Message, frozen=True):
     partitions: tuple[TopicPartition, ...] = ()
 
 
-class DescribeGroup(Message, frozen=True):
-    """Ask for the state of the group and its members."""
-
-
-Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch | DescribeGroup
+Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 
 # --- replies ------------------------------------------------------------------------------------
 
@@ -147,7 +143,6 @@ class JoinGroupReply(Message, frozen=True):
     leader: String = ""
     member_id: String = UNKNOWN_MEMBER
     members: tuple[JoinedMember, ...] = ()
-    skip_assignment: bool = False
     message: String = ""
 
 
@@ -191,40 +186,8 @@ class OffsetFetchReply(Message, frozen=True):
     message: String = ""
 
 
-class MemberDescription(Message, frozen=True):
-    """One member as DescribeGroup shows it; ``owned`` maps a partition to its assignment generation."""
-
-    member_id: String
-    group_instance_id: String
-    client_id: String
-    client_host: String
-    metadata: bytes
-    assignment: bytes
-    owned: tuple[tuple[TopicPartition, Int64], ...]
-    target: tuple[TopicPartition, ...]
-    heartbeat_age_ms: Int64
-
-
-class DescribeGroupReply(Message, frozen=True):
-    """The group as a value: state, generation, protocol, members."""
-
-    error: ErrorCode
-    state: String
-    generation: Int64 = 0
-    protocol_type: String = ""
-    protocol_name: String = ""
-    leader: String = ""
-    members: tuple[MemberDescription, ...] = ()
-
-
 Reply: TypeAlias = (
-    JoinGroupReply
-    | SyncGroupReply
-    | HeartbeatReply
-    | LeaveGroupReply
-    | OffsetCommitReply
-    | OffsetFetchReply
-    | DescribeGroupReply
+    JoinGroupReply | SyncGroupReply | HeartbeatReply | LeaveGroupReply | OffsetCommitReply | OffsetFetchReply
 )
 
 # --- events into, and actions out of, group.step --------------------------------------------------

@@ -310,7 +310,7 @@ class World:
         self.log.append(line)
 
     def _narrate(self, before: Group, event: p.Event, actions: tuple[p.Action, ...]) -> None:
-        if isinstance(event, p.Received) and not isinstance(event.request, p.Heartbeat | p.DescribeGroup):
+        if isinstance(event, p.Received) and not isinstance(event.request, p.Heartbeat):
             self.say(_request_words(self.asked[event.correlation].node, event.request))
         for action in actions:
             if words := self._action_words(action):
@@ -366,11 +366,10 @@ def _reply_words(node: Node, reply: p.Reply) -> str:
     match reply:
         case p.JoinGroupReply(ErrorCode.NONE):
             part = "leads" if reply.leader == reply.member_id else f"follows {reply.leader}"
-            skip = ", assignment to be skipped" if reply.skip_assignment else ""
-            return f"{reply.member_id} {part} in generation {reply.generation}{skip}"
+            return f"{reply.member_id} {part} in generation {reply.generation}"
         case p.SyncGroupReply(ErrorCode.NONE):
             return f"{_id(node)} is assigned {names(assigned_partitions(reply.assignment))}"
-        case p.HeartbeatReply(ErrorCode.NONE) | p.DescribeGroupReply() | p.LeaveGroupReply():
+        case p.HeartbeatReply(ErrorCode.NONE) | p.LeaveGroupReply():
             return ""
         case p.OffsetCommitReply(partitions):
             return ", ".join(f"{tp.topic}-{tp.partition} {_verdict(error)}" for tp, error in partitions)

@@ -90,13 +90,16 @@ class GroupLoop:
     def run(self, job: Job) -> None:
         """Run a job in this thread, and what has become due."""
         self.advance()
+        due_ms = self._wakes_at_ms
         try:
             job()
-            if self._due_ms() <= self.now_ms:  # also where requests never cease
+            due_ms = self._due_ms()
+            if due_ms <= self.now_ms:  # also where requests never cease
                 self._tick()
+                due_ms = self._due_ms()
         except Exception:  # one request must not end the group
             log.exception("group %s: a request failed inside the coordinator", self._group_id)
-        if self._due_ms() < self._wakes_at_ms:
+        if due_ms < self._wakes_at_ms:
             self._wakes_at_ms = 0
             self.post(_do_nothing)  # wake the loop: something is due before the end of its wait
 

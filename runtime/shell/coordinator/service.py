@@ -16,7 +16,6 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.codec import WireError, decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
-    DescribeGroup,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -39,7 +38,7 @@ from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")
 
-REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup)
+REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch)
 PARKED_MARGIN_S = 10.0
 MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""

@@ -11,16 +11,14 @@ from typing import Any, NamedTuple
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.batches.open_transactions import OpenTransaction
 from sparkcohort.runtime.batches.snapshot import Snapshot
+from sparkcohort.runtime.group.partition_ownership import assigned
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.group.validation import MemberInfo
-from sparkcohort.runtime.protocol.messages import DescribeGroup, DescribeGroupReply, MemberDescription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
-
-DESCRIBE_TIMEOUT_S = 5.0
 
 
 class LogView(NamedTuple):
@@ -63,19 +61,17 @@ def build(
     ``late`` has the reasons of late partitions.  ``cut_off`` has a row for each partition that a member can't fetch, with the
     reason.  ``reasons`` are those for which a record of this query may be bad.
     """
-    described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
-    assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
-    audit, leadership = plans.audit, coordinator.leadership
+    group, audit, leadership = coordinator.group, plans.audit, coordinator.leadership
     return {
         "group": coordinator.settings.group_id,
         "instance_id": instance_id,
         "run_id": coordinator.settings.run_id,
-        "state": described.state,
-        "generation": described.generation,
-        "protocol": described.protocol_name,
+        "state": group.state.value,
+        "generation": group.generation,
+        "protocol": group.protocol_name if group.state is GroupState.STABLE else "",
         "state_age_ms": coordinator.now_ms - coordinator.history.state_since_ms,
-        "rebalance": _under_way(coordinator, coordinator.group),
-        "members": _members(coordinator, described),
+        "rebalance": _under_way(coordinator, group),
+        "members": _members(coordinator, group),
         "partitions": _partitions(coordinator, logs, late or {}),
         "cut_off": [dict(row) for row in cut_off],
         "scheduled_rebalance": _scheduled(coordinator),
@@ -99,31 +95,34 @@ def build(
     }
 
 
-def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[dict[str, Any]]:
-    infos, group = coordinator.members(), coordinator.group
+def _members(coordinator: Coordinator, group: Group) -> list[dict[str, Any]]:
+    infos = coordinator.members()
     owned = {member_id: groups.owned(group, member_id) for member_id in infos}
     balancing = coordinator.leadership.balancing
     loads = balancing.loads_by_member(owned) if balancing else {}
+    # The driver's own member has no info: it subscribes to nothing and is not shown.
     rows = [
-        _member(item, info, _standing(group, item.member_id), loads.get(item.member_id))
-        for item in described.members
-        # the driver's own member has no info: it subscribes to nothing and is not shown
-        if (info := infos.get(item.member_id)) is not None
+        _member(group, info, coordinator.now_ms, loads.get(member_id))
+        for member_id, info in infos.items()
+        if member_id in group.members
     ]
     return sorted(rows, key=lambda row: (str(row["executor"]), str(row["member_id"])))
 
 
-def _member(item: MemberDescription, info: MemberInfo, standing: str, load: Mapping[str, Any] | None) -> dict[str, Any]:
+def _member(group: Group, info: MemberInfo, now_ms: int, load: Mapping[str, Any] | None) -> dict[str, Any]:
     """One member; ``generations`` has the assignment generation of each partition of ``owned``, in that order.
 
     ``load`` is None without the load-balanced assignor, or before the first report.
     """
-    owned = sorted(item.owned)
+    member = group.members[info.member_id]
+    owned = sorted(groups.owned(group, info.member_id).items())
+    # A member without a session waits in a join or a sync.
+    deadline_ms = group.sessions.get(info.member_id, now_ms + member.session_timeout_ms)
     return {
-        "member_id": item.member_id,
-        "instance_id": item.group_instance_id,
-        "state": standing,
-        "client_id": item.client_id,
+        "member_id": info.member_id,
+        "instance_id": member.group_instance_id,
+        "state": _standing(group, info.member_id),
+        "client_id": member.client_id,
         "executor": info.executor_id,
         "host": info.host,
         "rack": info.rack,
@@ -131,8 +130,8 @@ def _member(item: MemberDescription, info: MemberInfo, standing: str, load: Mapp
         "pid": info.pid,
         "owned": [list(tp) for tp, _ in owned],
         "generations": [generation for _, generation in owned],
-        "target": [list(tp) for tp in sorted(item.target)],
-        "heartbeat_age_ms": item.heartbeat_age_ms,
+        "target": [list(tp) for tp in sorted(assigned(group, info.member_id))],
+        "heartbeat_age_ms": max(now_ms - (deadline_ms - member.session_timeout_ms), 0),
         "load": load,
     }
 

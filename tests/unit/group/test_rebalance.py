@@ -7,7 +7,6 @@ import pytest
 from sparkcohort.runtime.group import GroupConfig
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_desk import (
     Desk,
@@ -316,21 +315,6 @@ def test_rebalanced_tells_why_who_what_and_how_long() -> None:
         "b-3": [2],
     }
     assert {m: [n for _t, n in tps] for m, tps in done.assignment.items()} == {"a-1": [0, 2], "i-2": [1]}
-
-
-def test_describe_shows_protocol_and_bytes_only_when_stable() -> None:
-    """As Kafka: metadata and assignment only in Stable; owned and target partitions always."""
-    for desk, shown in ((stable(), True), (preparing(), False)):
-        desk.now_ms = 40
-        reply = desk.tell(p.DescribeGroup())
-        assert isinstance(reply, p.DescribeGroupReply)
-        a = reply.members[0]
-        assert (reply.protocol_name, a.metadata, a.assignment) == (
-            ("coop", metadata(), assignment("t0")) if shown else ("", b"", b"")
-        )
-        assert a.owned == ((TopicPartition("t", 0), 2),)
-        assert a.target == (TopicPartition("t", 0),)
-        assert a.heartbeat_age_ms == 40
 
 
 def test_a_sync_that_the_next_join_phase_overtook_is_answered() -> None:

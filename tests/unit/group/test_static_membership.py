@@ -1,4 +1,4 @@
-"""Static membership (KIP-345, KIP-814): a member that comes back without its id takes its slot, the old one is fenced."""
+"""Static membership (KIP-345): a member that comes back without its id takes its slot, the old one is fenced."""
 
 from __future__ import annotations
 
@@ -29,18 +29,6 @@ def test_the_old_incarnation_is_fenced() -> None:
     assert desk.error(join("i-2", "s", "i")) == "FENCED_INSTANCE_ID"
     assert desk.error(commit("i-2", 2, "t1@2=5", instance="i")) == "FENCED_INSTANCE_ID"
     assert desk.error(commit("i-4", 2, "t1@2=5", instance="i")) == "NONE"
-
-
-def test_a_leader_that_comes_back_skips_the_assignment() -> None:
-    """KIP-814: a static leader is told the members, and that there is nothing to compute."""
-    desk = stable()
-    desk.ask(join("", "s", "i"))
-    for request in (leave("a-1"), join("i-4", "s", "i", claims="t1"), join("b-3", "b")):
-        desk.ask(request)
-    desk.ask(sync("i-4", 3, {"i-4": "t1"}, "i"))
-    reply = desk.joined(desk.ask(join("", "s", "i")))
-    assert (reply.leader, reply.skip_assignment) == ("i-5", True)
-    assert [m.member_id for m in reply.members] == ["i-5", "b-3"]
 
 
 def test_takeover_that_would_change_the_protocol_rebalances() -> None:
@@ -81,7 +69,7 @@ def test_takeover_of_the_leader_in_the_join_phase() -> None:
     desk.ask(join("b-3", "b", claims="t2"))
     reply = desk.joined(new)
     assert (reply.error, reply.generation, reply.leader) == (ErrorCode.NONE, 3, "i-4")
-    assert (reply.skip_assignment, [m.member_id for m in reply.members]) == (False, ["i-4", "b-3"])
+    assert [m.member_id for m in reply.members] == ["i-4", "b-3"]
 
 
 def test_takeover_of_the_leader_while_its_plan_is_awaited() -> None:
@@ -96,7 +84,7 @@ def test_takeover_of_the_leader_while_its_plan_is_awaited() -> None:
     desk.ask(join("b-3", "b", claims="t2"))
     reply = desk.joined(new)
     assert (reply.error, reply.generation, reply.leader) == (ErrorCode.NONE, 4, "i-4")
-    assert (reply.skip_assignment, [m.member_id for m in reply.members]) == (False, ["i-4", "b-3"])
+    assert [m.member_id for m in reply.members] == ["i-4", "b-3"]
 
 
 def test_takeover_in_the_join_phase_fences_the_parked_join() -> None:

@@ -78,7 +78,6 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
         (UNKNOWN, FENCED, FENCED, FENCED, GONE),
     ),
     "fetch": (p.OffsetFetch(), ("NONE",) * 4 + (GONE,)),
-    "describe": (p.DescribeGroup(), ("NONE",) * 5),
 }
 CASES = [
     (what, state, answer)

@@ -70,7 +70,6 @@ REQUESTS: tuple[p.Request, ...] = (
     leave("b-3"),
     commit("b-3", 2, "t2@2=1"),
     p.OffsetFetch(),
-    p.DescribeGroup(),
 )
 EVENTS: tuple[p.Event, ...] = (p.Tick(), p.Trigger(requested("t")), p.Unload("u"), p.Resume(0))
 

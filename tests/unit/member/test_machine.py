@@ -42,15 +42,6 @@ def test_a_leader_computes_then_syncs_with_the_plan() -> None:
     assert request.assignments == (("a-1", b"new"),)
 
 
-def test_a_leader_that_came_back_skips_the_assignment() -> None:
-    """KIP-814: with skip_assignment it syncs at once, without a plan."""
-    at = stage(MemberState.JOINING)
-    reply = p.JoinGroupReply(ErrorCode.NONE, 3, "consumer", "range", "a-1", "a-1", (), skip_assignment=True)
-    request = sent(at(m.Replied(reply)))
-    assert isinstance(request, p.SyncGroup)
-    assert request.assignments == ()
-
-
 def test_a_rejoin_gives_nothing_up() -> None:
     """Cooperative: a member joins with all that it owns, and its generation."""
     at = stage(MemberState.STABLE)
@@ -333,7 +324,6 @@ EVENTS: tuple[m.MemberEvent, ...] = (
     m.Replied(p.OffsetCommitReply(())),
     m.Replied(p.LeaveGroupReply(ErrorCode.NONE)),
     m.Replied(p.OffsetFetchReply(ErrorCode.NONE)),
-    m.Replied(p.DescribeGroupReply(ErrorCode.NONE, "Stable")),
 )
 
 

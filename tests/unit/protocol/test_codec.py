@@ -20,7 +20,6 @@ VALUES = [
     p.LeaveGroup((p.LeavingMember("m", "i", "bye"), p.LeavingMember("", "i"))),
     p.OffsetCommit("m", "i", 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
     p.OffsetFetch((TopicPartition("t", 1),)),
-    p.DescribeGroup(),
     p.JoinGroupReply(ErrorCode.NONE, 4, "consumer", "range", "m", "m", (p.JoinedMember("m", "i", b"\x02"),)),
     p.LeaveGroupReply(ErrorCode.NONE, ((p.LeavingMember("m", "i"), ErrorCode.UNKNOWN_MEMBER_ID),)),
     p.OffsetCommitReply(((TopicPartition("t", 0), ErrorCode.ILLEGAL_GENERATION),), "story"),
