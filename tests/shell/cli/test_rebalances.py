@@ -41,10 +41,9 @@ OFFERED = (
 def failing(world: World) -> str:
     """A member c joins, with whom the assignor can't work, and leaves; its id."""
     said: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 2_000, "protocol_type": "consumer"}
-    member_id = ""
 
-    def fail(*_: Any) -> None:
-        raise ValueError(f"member {member_id} is one too many")
+    def fail(_self: object, _topics: object, members: dict[str, object], _racks: object) -> None:
+        raise ValueError(f"member {next(name for name in members if name.startswith('c-'))} is one too many")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CooperativeStickyAssignor, "assign", fail)
