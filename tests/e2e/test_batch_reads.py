@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tests.kit.admin import LOG_APPEND_TIME
 from tests.kit.batch_reads import at, load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
@@ -299,28 +298,6 @@ def test_timestamps_out_of_order_lose_nothing(spark: SparkSession, broker: Broke
         promised = load(spark, broker, topic, pushDownPredicate="true", maxOutOfOrderness="31s").where(condition)
         (read, kept), (fewer, kept_too) = read_and_kept(anyhow), read_and_kept(promised)
         assert kept == kept_too == expected and fewer < read == 150
-
-
-@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
-def test_the_brokers_own_timestamps_end_a_read(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """With LogAppendTime a filter's latest time needs no promise; where the topic became so later, it bounds nothing."""
-    broker.admin.create_topic(topic, 1, configs=LOG_APPEND_TIME)
-    produce(broker.bootstrap, topic, 50)
-    now = datetime.fromtimestamp(time.time(), UTC).isoformat()
-    with pushed_down(spark):
-        frame = load(spark, broker, topic, pushDownPredicate="true").where(f"timestamp < timestamp'{now}'")
-        read, kept = read_and_kept(frame)
-        assert read == len(kept) == 50  # written within the minutes by which clocks may differ
-        past = load(spark, broker, topic, pushDownPredicate="true").where("timestamp < timestamp'2001-01-01'")
-        assert read_and_kept(past) == (0, [])
-        later = f"{topic}-later"
-        broker.admin.create_topic(later)
-        produce(broker.bootstrap, later, 30, timestamp_ms=BASE_MS)
-        produce(broker.bootstrap, later, 30, first=30, timestamp_ms=1_000_000)
-        broker.admin.configure_topic(later, LOG_APPEND_TIME)
-        produce(broker.bootstrap, later, 30, first=60)
-        old = load(spark, broker, later, pushDownPredicate="true").where("timestamp < timestamp'2001-01-01'")
-        assert [row.offset for row in ordered(old)] == [*range(30, 60)]
 
 
 @pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from concurrent.futures import wait
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource
 
 from sparkcohort.runtime.batches.offset_filters import Selection, clip_to_times, narrowed
 from sparkcohort.runtime.errors import CohortError
@@ -25,19 +23,11 @@ from sparkcohort.runtime.shell.driver.starting_offsets import (
     times_of,
 )
 from sparkcohort.runtime.shell.kafka import clients, errors
-from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.batch_options import BatchOptions
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
-from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns, Field
 
 log = logging.getLogger("sparkcohort.batch")
-
-ANSWER_S = 5.0
-CLOCKS_MS: Final = 300_000
-"""By how much brokers' clocks may differ, or be set back, where the timestamps are theirs (LogAppendTime)."""
-LOG_APPEND_TIME: Final = 1  # in the column timestampType
-TIMESTAMP_TYPES: Final[Columns] = tuple(each for each in KAFKA_ROW if each.field is Field.TIMESTAMP_TYPE)
 
 
 class BatchRanges(NamedTuple):
@@ -62,7 +52,7 @@ def batch_ranges(options: BatchOptions, selected: Selection) -> BatchRanges:
         ends = _ending_offsets(options, log_ends, starts)
         _check_order(starts, ends)
         whole = [Range(*tp, start, ends[tp]) for tp, start in sorted(starts.items())]
-        ranges = _clip_to_filters(options, log_ends, narrowed(whole, selected), selected, ids)
+        ranges = _clip_to_filters(options, log_ends, narrowed(whole, selected), selected)
     finally:
         log_ends.close()
     _tell(whole, ranges)
@@ -127,86 +117,28 @@ def _clip_to_filters(
     log_ends: LogEnds,
     ranges: tuple[Range, ...],
     selected: Selection,
-    ids: Mapping[str, str],
 ) -> tuple[Range, ...]:
     """The ranges without what is certainly too old or too young.  The log's ends are asked before: the log grows meanwhile."""
     first, end = selected.times
     if first is not None and end is not None and first >= end:
         return ()
-    firsts: Mapping[TopicPartition, int | None] = {}
     if ranges and first is not None and first > 0:  # Kafka means something else by a time below zero
-        times = dict.fromkeys((each.tp for each in ranges), first)
-        firsts = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
-        ranges = clip_to_times(ranges, firsts, {})
+        ranges = clip_to_times(ranges, _first_at(options, log_ends, ranges, first), {})
     if not ranges or end is None or end <= 0:
         return ranges
-    return clip_to_times(ranges, {}, _too_young(options, log_ends, ranges, end, ids))
-
-
-def _too_young(
-    options: BatchOptions, log_ends: LogEnds, ranges: tuple[Range, ...], end_ms: int, ids: Mapping[str, str]
-) -> dict[TopicPartition, int]:
-    """From where on each partition has no record before ``end_ms``, as far as the user or the brokers' clocks say so.
-
-    Timestamps that producers set are in whatever order they like, unless the user knows of one.  Those that brokers set
-    follow their clocks: as long as the topic has them, from a record on that has one.
-    """
-    partitions = sorted({each.tp for each in ranges})
-    if options.max_out_of_orderness_ms is not None:
-        return _first_at(options, log_ends, partitions, end_ms + options.max_out_of_orderness_ms)
-    topics = _appended_topics(options.source, {tp.topic for tp in partitions})
-    candidates = [tp for tp in partitions if tp.topic in topics]
-    if len(candidates) < len(partitions):
-        log.info(
-            "a filter's latest time doesn't bound what is read of %s, whose producers set the timestamps: if these are in order, "
-            "the option maxOutOfOrderness says so",
-            ", ".join(sorted({tp.topic for tp in partitions} - topics)),
-        )
-    firsts = _first_at(options, log_ends, candidates, end_ms + CLOCKS_MS) if candidates else {}
-    appended = _append_timed(options.source, firsts, ids) if firsts else frozenset()
-    return {tp: offset for tp, offset in firsts.items() if tp in appended}
+    # Producers set timestamps in whatever order they like, unless the user knows of one.
+    if options.max_out_of_orderness_ms is None:
+        log.info("a filter's latest time doesn't bound what is read, unless the option maxOutOfOrderness says how far")
+        return ranges
+    firsts = _first_at(options, log_ends, ranges, end + options.max_out_of_orderness_ms)
+    return clip_to_times(ranges, {}, {tp: offset for tp, offset in firsts.items() if offset is not None})
 
 
 def _first_at(
-    options: BatchOptions, log_ends: LogEnds, partitions: Iterable[TopicPartition], time_ms: int
-) -> dict[TopicPartition, int]:
-    times = dict.fromkeys(partitions, time_ms)
-    offsets = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
-    return {tp: offset for tp, offset in offsets.items() if offset is not None}
-
-
-def _appended_topics(source: SourceOptions, topics: Iterable[str]) -> frozenset[str]:
-    """The topics whose timestamps the brokers set now; none where the cluster does not say."""
-    try:
-        admin = clients.new_admin(source.kafka)
-        futures = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)])
-        wait(futures.values(), ANSWER_S)
-        configs = {resource.name: answer.result(0) for resource, answer in futures.items()}
-    except (KafkaException, TimeoutError) as error:
-        log.info("whether timestamps are LogAppendTime is not known: %s", clients.text_of(error))
-        return frozenset()
-    return frozenset(
-        topic for topic, config in configs.items() if config["message.timestamp.type"].value == "LogAppendTime"
-    )
-
-
-def _append_timed(source: SourceOptions, places: Offsets, ids: Mapping[str, str]) -> frozenset[TopicPartition]:
-    """The partitions that have a record with a broker's timestamp there: the topic may have become so later."""
-    reader = RangeReader(
-        source.kafka,
-        columns=TIMESTAMP_TYPES,
-        fail_on_data_loss=False,
-        poll_timeout_ms=source.poll_timeout_ms,
-        on_data_loss=log.debug,
-    )
-    appended: set[TopicPartition] = set()
-    try:
-        for tp, _, batch in reader.read([Range(*tp, offset, offset + 1) for tp, offset in places.items()], ids):
-            if batch is not None and LOG_APPEND_TIME in batch.column(0).to_pylist():
-                appended.add(tp)
-    finally:
-        reader.close()
-    return frozenset(appended)
+    options: BatchOptions, log_ends: LogEnds, ranges: Iterable[Range], time_ms: int
+) -> dict[TopicPartition, int | None]:
+    times = dict.fromkeys((each.tp for each in ranges), time_ms)
+    return patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
 
 
 def _tell(whole: Iterable[Range], ranges: Iterable[Range]) -> None:
