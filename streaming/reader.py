@@ -51,7 +51,6 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._session: Session | None = None
         self._first_start: Offsets | None = None  # where batch 0 starts, until its end is planned, too
         self._asked_end = self._replayed = False
-        self._late: bool | None = None  # whether Spark may write its logs asynchronously; None: unknown yet
         self._ran = False
         self._available_now = self._is_once = False
         self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
@@ -107,18 +106,18 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         counts.
         """
         session = self._driver
-        start = session.initial()
+        start = session.commits.first.start()
         if not self._asked_end:
             self._first_start = start
-        self._first_ids = self._first_ids or session.topic_ids()
+        self._first_ids = self._first_ids or session.log_ends.snapshot().ids
         return to_json_value(start, self._first_ids)
 
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
         (begin, ids), session = self._offsets.read(start), self._driver
-        session.end_batch()
-        session.stands_in(ids)
+        session.plans.end_batch()
+        session.commits.set_topic_ids(ids)
         self._ids = ids
         self._asked_end = True
         trigger = self._trigger(limit)
@@ -136,15 +135,16 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         idle = end == begin and all(ids_now.get(topic) == topic_id for topic, topic_id in ids.items())
         value = start if idle else self._offsets.write(end, ids_now)
         if idle:
-            session.reached_clean_point(late=self._may_be_late())
+            session.handover.reach(late=self._may_be_late())
         else:
-            session.planning(end)
+            session.handover.plan(end)
+            session.plans.begin_batch()
         if begin == self._first_start:
             session.plan(begin, *self._offsets.read(value))
-        session.announce(end)
+        session.group.announced = end
         session.join(bounded=self._trigger(limit).bounded)
         if idle:
-            session.flush_commits()  # so that all is committed when an idle query is stopped
+            session.commits.flush()  # so that all is committed when an idle query is stopped
             return start
         self._last_progress = time.monotonic()
         if limits:
@@ -166,25 +166,23 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._first_start = None
         self._ran = True
-        session.stands_in(first_ids)
+        session.commits.set_topic_ids(first_ids)
         session.begin(first)
-        session.in_flight(end, last, ids)
+        session.progress.plan(end, last, ids)
+        group, snapshot = session.group, session.log_ends.snapshot()
         slots = planner.make_slots(
             self._ranges(session, first, last, {} if self._first_start is not None else first_ids, ids),
-            session.owners(),
-            session.cores(),
-            sizes=session.sizes(),
+            group.owners(),
+            group.cores(),
+            sizes=session.plans.sizes(),
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
-            probe=session.lag_remains(last),
+            probe=any(snapshot.ends.get(tp, offset) > offset for tp, offset in last.items()),
         )
-        slots += (Slot(None),) * (session.idle_cores() if slots else 0)
-        run, plan_id, avoid = (
-            session.run(),
-            session.register(slots, {**session.topic_ids(), **ids}, last=self._ends_with(last)),
-            session.silent_agents(),
-        )
-        return [SlotPartition(run, plan_id, index, avoid) for index in range(len(slots))]
+        slots += (Slot(None),) * (group.idle_cores() if slots else 0)
+        plan_id = group.register(slots, {**snapshot.ids, **ids}, last=self._ends_with(last))
+        avoid = group.silent_agents()
+        return [SlotPartition(group.endpoint, plan_id, index, avoid) for index in range(len(slots))]
 
     def _ends_with(self, end: Offsets) -> bool:
         """Whether a bounded query has no batch after the one that ends at ``end``."""
@@ -211,7 +209,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark's logs have the batch that ended at ``end``.  Spark calls this with the batch after it, in every mode."""
         offsets, ids = self._offsets.read(end)
         # If the topic was recreated since, Kafka has no log any more to which these offsets belong.
-        if self._late and all(self._ids.get(topic, topic_id) == topic_id for topic, topic_id in ids.items()):
+        if self._may_be_late() and all(self._ids.get(topic, topic_id) == topic_id for topic, topic_id in ids.items()):
             self._driver.commit(offsets, final=False)
 
     def stop(self) -> None:
@@ -239,7 +237,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Carry out what ``hold`` decides: plan the batch, wait for brokers, or fail."""
         policy, began = self._options.unreachable, time.monotonic()
         while True:
-            snapshot = session.refresh(REFRESH_S)
+            snapshot = session.log_ends.refresh(REFRESH_S)
             losses = session.losses(start, ids, snapshot)
             held_partitions = hold.held_partitions(snapshot.unreachable, start, self._stops)
             situation = hold.Situation(
@@ -258,16 +256,16 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise hold.failure(policy, situation, snapshot.unreachable)
             self._commit(session, start, final=False)
             self._hand_over_if_asked(session, start)
-            session.pause(HELD_POLL_S)
+            time.sleep(HELD_POLL_S)
 
     def _hand_over_if_asked(self, session: Session, start: Offsets) -> None:
         """Give the group up if another driver asks for it.  Raises CohortError (HANDED_OVER).
 
         Called only where every earlier batch is in Spark's commit log and none is planned.
         """
-        if session.is_handover_requested():
+        if session.handover.requested:
             self._commit(session, start, final=False)
-            session.reached_clean_point(late=self._may_be_late())
+            session.handover.reach(late=self._may_be_late())
 
     def _commit(self, session: Session, start: Offsets, *, final: bool) -> None:
         """Commit ``start`` if it is certainly in Spark's commit log; otherwise ``commit`` does it later."""
@@ -279,11 +277,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Not before the first batch of a run, nor in a bounded query.
         """
-        if self._available_now or not self._ran:
-            return False
-        if self._late is None:
-            self._late = self._driver.may_be_async()
-        return self._late
+        return self._ran and not self._available_now and self._driver.is_async
 
     def _advance(
         self,
@@ -297,7 +291,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounded: bool,
     ) -> Offsets:
         self._reported = to_json_value(snapshot.ends)
-        ends = snapshot.ends if bounded else session.isolated_ends(start, snapshot.ends)
+        ends = snapshot.ends if bounded else session.group.isolated_ends(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
         settled = not losses.reset and not losses.deleted  # a loss changes the offset at once: don't wait for records
@@ -308,7 +302,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends,
             held_partitions | losses.doubted,
             limits,
-            sizes=session.sizes() if limits.nbytes is not None else None,
+            sizes=session.plans.sizes() if limits.nbytes is not None else None,
             turns=self._turns,
             beginnings=beginnings,
             reset=losses.reset,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
@@ -156,14 +156,18 @@ class OffsetsQuestion(BrokerQuestion[dict[TopicPartition, ListedOffset]]):
 
     def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> dict[TopicPartition, ListedOffset]:
         """ListOffsetsResponse v6."""
-        body = response_body(frame, len(frame), correlation_id)
-        body.unpack(_INT)
-        offsets: dict[TopicPartition, ListedOffset] = {}
-        for _ in range(body.length()):
-            topic = body.text()
-            offsets |= {TopicPartition(topic, number): listed for number, listed in body.array(_listed)}
-            body.tags()
-        return offsets
+        return _by_partition(response_body(frame, len(frame), correlation_id), _listed)
+
+
+def _by_partition(body: Cursor, read: Callable[[Cursor], tuple[int, T]]) -> dict[TopicPartition, T]:
+    """An answer that is a list of topics, each with a list of partitions."""
+    body.unpack(_INT)  # for how long the client is throttled
+    answers: dict[TopicPartition, T] = {}
+    for _ in range(body.length()):
+        topic = body.text()
+        answers |= {TopicPartition(topic, number): answer for number, answer in body.array(read)}
+        body.tags()
+    return answers
 
 
 def _listed(body: Cursor) -> tuple[int, ListedOffset]:
@@ -189,14 +193,7 @@ class EpochEndsQuestion(BrokerQuestion[dict[TopicPartition, EpochEnd]]):
 
     def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> dict[TopicPartition, EpochEnd]:
         """OffsetForLeaderEpochResponse v4."""
-        body = response_body(frame, len(frame), correlation_id)
-        body.unpack(_INT)
-        ends: dict[TopicPartition, EpochEnd] = {}
-        for _ in range(body.length()):
-            topic = body.text()
-            ends |= {TopicPartition(topic, number): end for number, end in body.array(_epoch_end)}
-            body.tags()
-        return ends
+        return _by_partition(response_body(frame, len(frame), correlation_id), _epoch_end)
 
 
 def _epoch_end(body: Cursor) -> tuple[int, EpochEnd]:

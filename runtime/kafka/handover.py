@@ -28,9 +28,9 @@ They may have different code and checkpoints, and run on different hosts: all th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -212,70 +212,35 @@ class RunningSide(Struct, frozen=True):
     request: HandoverRecord | None = None  # the newest that was heard; set in COMMITTING and PARKED
 
 
-class RequestAnswered(Struct, frozen=True):
-    """A request for this run is in Kafka, and ``heard`` for it, too."""
+class RunningEvent(StrEnum):
+    """What happens to the running driver, besides requests."""
 
-    record: HandoverRecord
-
-
-class Planned(Struct, frozen=True):
-    """Spark is about to get a further batch's end; refused unless the state after it is BATCH."""
-
-
-class ReachedCleanPoint(Struct, frozen=True):
-    """All that was planned is in Spark's commit log, and its commit to Kafka is under way."""
+    PLANNED = "planned"  # Spark is about to get a further batch's end; refused unless the state after it is BATCH
+    CLEAN_POINT = "clean point"  # all that was planned is in Spark's commit log, and its commit to Kafka is under way
+    COMMITS_TAKEN = "commits taken"  # Kafka has all that is in the commit log
+    COMMITS_DELAYED = "commits delayed"  # Kafka did not take it in time
 
 
-class CommitsTaken(Struct, frozen=True):
-    """Kafka has all that is in the commit log."""
+_NEXT: Mapping[tuple[RunningState, RunningEvent], RunningState] = {  # what is not in here changes nothing
+    (RunningState.BATCH, RunningEvent.CLEAN_POINT): RunningState.CLEAN,
+    (RunningState.CLEAN, RunningEvent.PLANNED): RunningState.BATCH,
+    (RunningState.COMMITTING, RunningEvent.COMMITS_TAKEN): RunningState.PARKED,
+    (RunningState.COMMITTING, RunningEvent.COMMITS_DELAYED): RunningState.CLEAN,
+}
 
 
-class CommitsDelayed(Struct, frozen=True):
-    """Kafka did not take it in time."""
-
-
-RunningEvent: TypeAlias = RequestAnswered | Planned | ReachedCleanPoint | CommitsTaken | CommitsDelayed
-
-
-def step_running(running: RunningSide, event: RunningEvent) -> RunningSide:
-    """The running driver after an event.  Total: an event that the table does not have for its state changes nothing.
+def step_running(running: RunningSide, event: HandoverRecord | RunningEvent) -> RunningSide:
+    """The running driver after an event, or after a request for it is in Kafka, with ``heard`` for it.
 
     The shell waits for the commits in COMMITTING, and writes ``parked`` in PARKED.
     """
-    effect = _RUNNING.get((running.state, type(event)))
-    return running if effect is None else effect(running, event)
-
-
-def _request_answered(running: RunningSide, event: RequestAnswered) -> RunningSide:
-    # It replaces one that was heard before: that driver reads it, and ends.
-    state = RunningState.COMMITTING if running.state is RunningState.CLEAN else running.state
-    return RunningSide(state, event.record)
-
-
-def _planned(running: RunningSide, _event: Planned) -> RunningSide:
-    return replace(running, state=RunningState.BATCH)
-
-
-def _clean(running: RunningSide, _event: ReachedCleanPoint) -> RunningSide:
-    return replace(running, state=RunningState.COMMITTING if running.request is not None else RunningState.CLEAN)
-
-
-def _commits_taken(running: RunningSide, _event: CommitsTaken) -> RunningSide:
-    return replace(running, state=RunningState.PARKED)
-
-
-def _commits_delayed(running: RunningSide, _event: CommitsDelayed) -> RunningSide:
-    return replace(running, state=RunningState.CLEAN)
-
-
-_RUNNING: Mapping[tuple[RunningState, type], Callable[..., RunningSide]] = {
-    (RunningState.BATCH, RequestAnswered): _request_answered,
-    (RunningState.BATCH, Planned): _planned,
-    (RunningState.BATCH, ReachedCleanPoint): _clean,
-    (RunningState.CLEAN, RequestAnswered): _request_answered,
-    (RunningState.CLEAN, Planned): _planned,
-    (RunningState.CLEAN, ReachedCleanPoint): _clean,
-    (RunningState.COMMITTING, RequestAnswered): _request_answered,
-    (RunningState.COMMITTING, CommitsTaken): _commits_taken,
-    (RunningState.COMMITTING, CommitsDelayed): _commits_delayed,
-}
+    state, request = running.state, running.request
+    if isinstance(event, HandoverRecord):
+        # It replaces one that was heard before: that driver reads it, and ends.
+        request = request if state is RunningState.PARKED else event
+    else:
+        state = _NEXT.get((state, event), state)
+    is_clean_now = isinstance(event, HandoverRecord) or event is RunningEvent.CLEAN_POINT
+    if state is RunningState.CLEAN and request is not None and is_clean_now:
+        state = RunningState.COMMITTING
+    return RunningSide(state, request)

@@ -39,13 +39,12 @@ from sparkcohort.runtime.kafka.membership_state import (
     MembershipState,
 )
 from sparkcohort.runtime.kafka.run_epoch import RunEpoch
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
 WATCH_MS = 3_000  # a newer run reserves its epoch within milliseconds of its join; doubled at each further fencing
 MOST_DOUBLINGS = 4
 WATCH_GAP_MS = 250
 LOOK_GAP_MS = 1_000
-DESCRIBING_GAP_MS = 100
 COMMITTING = requests.COMMITTING
 _SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # a WATCHING driver must not join
 
@@ -146,10 +145,6 @@ def _look(context: MembershipContext) -> None:
         # A newer run that reads other topics, too, has another instance id, and fences no other.
         if missing and membership.reading is None:
             _read_metadata(context)
-
-
-def _describing(context: MembershipContext, _event: s.Describing) -> None:
-    context.change(next_look_ms=context.now_ms + DESCRIBING_GAP_MS)
 
 
 def _subscribe(context: MembershipContext) -> None:
@@ -327,11 +322,16 @@ def _call_failed(context: MembershipContext, event: s.CallFailed) -> None:
 
 def _commit_answered(context: MembershipContext, event: s.CommitAnswered) -> None:
     _note_answer(context, event.call)
-    if context.waits(event.call) and event.error:
-        requests.note_committed(context, event)
+    if not context.waits(event.call):
+        return
+    requests.note_committed(context, event.offsets)  # Kafka answers each partition by itself
+    if event.unknown:  # they are deleted, or the group coordinator's metadata are older than ours
+        context.actions.append(s.DoubtMetadata())
+        context.answer_later(f"{names_of(event.unknown)} not known to the group coordinator")
+    elif event.error:
         _postpone(context, event.error)
     else:
-        requests.offsets_committed(context, event)
+        requests.answer_commit(context, event.offsets)
 
 
 def _postpone(context: MembershipContext, reason: str) -> None:
@@ -364,7 +364,6 @@ _ALIVE: Mapping[type, _Effect] = {
     s.ReserveRequested: requests.reserve_requested,
     s.OffsetsFetched: _offsets_fetched,
     s.CommitAnswered: _commit_answered,
-    s.UnknownTopicOrPartition: requests.unknown_partition,
     s.CallFailed: _call_failed,
     s.CallRefused: _call_refused,
     s.Close: _close,
@@ -382,7 +381,6 @@ TABLE: Mapping[MembershipState, Mapping[type, _Effect]] = {  # what is not in he
         s.TimePassed: _tick_member,
         s.AssignmentReceived: _assigned,
         s.Fenced: _fenced,
-        s.Describing: _describing,
     },
     MembershipState.WATCHING: {**_ALIVE, s.TimePassed: _tick_watching},  # a fenced client has nothing more to tell
     MembershipState.ENDED: dict.fromkeys((s.FetchRequested, s.CommitRequested, s.ReserveRequested), requests.refuse),

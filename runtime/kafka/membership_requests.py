@@ -180,7 +180,7 @@ def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[i
         )
     offsets = {tp: offset for tp, offset in offsets.items() if tp not in deleted}
     if not offsets:
-        _committed(context, {})
+        answer_commit(context, {})
     elif not _postponed(context):
         # Without a membership nothing keeps other clients from committing, so what was read before may be old.
         committed = membership.committed if membership.state is MembershipState.MEMBER else {}
@@ -188,16 +188,17 @@ def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[i
         _fetch(context, Phase.PREPARE, unknown, offsets=offsets)
 
 
-def _committed(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
+def answer_commit(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
+    """The commit is done."""
     pending = context.membership.pending
     if pending is not None and pending.record is not None:
         context.change(reservation=context.membership.reservation.confirm(pending.record))
         context.answer(context.membership.reservation)
     else:
-        context.answer(offsets)
+        context.answer(dict(offsets))
 
 
-def _note(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
+def note_committed(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
     """Remember what Kafka has, until the next rebalance: another member may commit after it."""
     if context.membership.state in COMMITTING:
         context.change(committed={**context.membership.committed, **offsets})
@@ -218,7 +219,7 @@ def _answer_fetch(context: MembershipContext, _pending: Pending, offsets: _Offse
 
 
 def _reserve(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
-    """Commit the run's record with all starts: with what is committed where there is something, unless it is a reset."""
+    """Commit the run's record with all starts."""
     request = pending.request
     if not isinstance(request, s.ReserveRequested):
         return
@@ -226,30 +227,25 @@ def _reserve(context: MembershipContext, pending: Pending, offsets: _Offsets) ->
     record = context.membership.reservation.next(texts, request.pin, request.plan)
     text = encode(record)
     context.change(pending=replace(pending, record=record))
-    starts = {
-        tp: start if request.reset else _committed_or(offsets.get(tp), start) for tp, start in request.starts.items()
-    }
-    _commit(context, {tp: (start, text) for tp, start in starts.items()})
-
-
-def _committed_or(committed: Committed | None, start: int) -> int:
-    return start if committed is None or committed.offset is None else committed.offset
+    _commit(context, {tp: (start, text) for tp, start in request.starts.items()})
 
 
 def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
-    """An offset below the committed one is replaced by that one, unless it is a reset; its leader epoch is then unknown."""
-    _note(context, {tp: -1 if each.offset is None else each.offset for tp, each in offsets.items()})
+    """An offset below the committed one is replaced by that one, unless it is a reset; its leader epoch is then unknown.
+
+    The start of a run is a reset: a checkpoint or an option says it, also where the group has gone further.
+    """
+    note_committed(context, {tp: -1 if each.offset is None else each.offset for tp, each in offsets.items()})
     request = pending.request
     if _postponed(context) or isinstance(request, s.FetchRequested) or _is_superseded(context, offsets):
         return
-    floors = context.membership.committed
-    targets = {
-        tp: offset if request.reset else max(offset, floors.get(tp, -1)) for tp, (offset, _) in pending.offsets.items()
-    }
+    is_reset = isinstance(request, s.ReserveRequested) or request.reset
+    floors = {} if is_reset else context.membership.committed
+    targets = {tp: max(offset, floors.get(tp, -1)) for tp, (offset, _) in pending.offsets.items()}
     ids, epochs = request.topic_ids, request.epochs
     pairs = {(text, ids.get(tp.topic, "")) for tp, (_, text) in pending.offsets.items()}
     texts = {pair: with_topic_id(*pair) for pair in pairs}
-    number = _wait(context, Phase.COMMIT, targets=targets)
+    number = _wait(context, Phase.COMMIT)
     entries = tuple(
         s.OffsetToCommit(
             tp, targets[tp], texts[text, ids.get(tp.topic, "")], epochs.get(tp, -1) if targets[tp] == offset else -1
@@ -270,43 +266,8 @@ def _is_superseded(context: MembershipContext, offsets: _Offsets) -> bool:
     return successor is not None
 
 
-def note_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
-    """Kafka answers each partition by itself: what it took is known, even beside an error."""
-    _note(context, event.offsets)
-    for tp in event.deleted:
-        context.warn(f"{tp.topic}-{tp.partition} is gone: nothing is committed for it")
-
-
-def offsets_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
-    """The commit is done."""
-    if context.waits(event.call):
-        note_committed(context, event)
-        _committed(context, dict(event.offsets))
-
-
-def unknown_partition(context: MembershipContext, event: s.UnknownTopicOrPartition) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION for the commit as a whole: see which partitions Kafka took all the same."""
-    pending = context.membership.pending
-    if pending is not None and context.waits(event.call):
-        _fetch(context, Phase.VERIFY, tuple(pending.targets))
-
-
-def _verify_commit(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
-    """What Kafka did not take is deleted, or the metadata are older than the brokers."""
-    accepted = {tp: target for tp, target in pending.targets.items() if tp in offsets and offsets[tp].offset == target}
-    left_out = pending.targets.keys() - accepted.keys()
-    if left_out & context.membership.partitions:
-        context.actions.append(s.DoubtMetadata())
-        context.answer_later(f"{names_of(left_out)} not known to the group coordinator")
-        return
-    context.warn(f"{names_of(left_out)}: gone, nothing is committed")
-    _note(context, accepted)
-    _committed(context, accepted)
-
-
 _FETCHED: Mapping[Phase, Callable[[MembershipContext, Pending, _Offsets], None]] = {
     Phase.FETCH: _answer_fetch,
     Phase.RESERVE: _reserve,
     Phase.PREPARE: _send_commit,
-    Phase.VERIFY: _verify_commit,
 }

@@ -54,7 +54,6 @@ class Phase(StrEnum):
     RESERVE = "the metadata that the next run epoch is computed from"
     PREPARE = "the committed offsets below which nothing is committed"
     COMMIT = "the commit"
-    VERIFY = "what was committed of a commit that named an unknown partition"
 
 
 class LoginRefusals(Struct, frozen=True):
@@ -97,9 +96,9 @@ class Pending(Struct, frozen=True):
     request: MembershipRequest
     phase: Phase = Phase.FETCH
     call: int | None = None  # the client's call that it waits for; its result, and no other, carries the request on
-    # To commit, of partitions that exist.
-    offsets: Mapping[TopicPartition, tuple[int, str]] = field(default_factory=dict)
-    targets: Mapping[TopicPartition, int] = field(default_factory=dict)  # what is sent: never below what is committed
+    offsets: Mapping[TopicPartition, tuple[int, str]] = field(
+        default_factory=dict
+    )  # to commit, of partitions that exist
     record: CommitMetadata | None = None  # that becomes this run's as soon as Kafka has it; of ReserveRequested only
 
 
@@ -181,10 +180,6 @@ class StepFailed(Struct, frozen=True):
     error: CohortError
 
 
-class Describing(Struct, frozen=True):
-    """After ``LookForForeignMembers``: the group is being described, so an answer comes soon."""
-
-
 class OffsetsFetched(Struct, frozen=True):
     """The result of ``FetchOffsets``."""
 
@@ -193,18 +188,12 @@ class OffsetsFetched(Struct, frozen=True):
 
 
 class CommitAnswered(Struct, frozen=True):
-    """The result of ``CommitOffsets``: what Kafka took, what is no partition any more, and an error beside them, or ""."""
+    """The result of ``CommitOffsets``: what Kafka took, which partitions it does not know, and an error beside them, or ""."""
 
     call: int
     offsets: Mapping[TopicPartition, int]
-    deleted: tuple[TopicPartition, ...] = ()
+    unknown: tuple[TopicPartition, ...] = ()
     error: str = ""
-
-
-class UnknownTopicOrPartition(Struct, frozen=True):
-    """Kafka answered the commit as a whole with this error; which partitions it took all the same is unknown."""
-
-    call: int
 
 
 class CallFailed(Struct, frozen=True):
@@ -246,7 +235,6 @@ class ReserveRequested(Struct, frozen=True):
     starts: Mapping[TopicPartition, int]
     pin: str
     plan: str
-    reset: bool
     topic_ids: Mapping[str, str]
     epochs: Mapping[TopicPartition, int]
 
@@ -271,10 +259,8 @@ MembershipEvent: TypeAlias = (
     | Fenced
     | LoginFailed
     | StepFailed
-    | Describing
     | OffsetsFetched
     | CommitAnswered
-    | UnknownTopicOrPartition
     | CallFailed
     | CallRefused
     | Join
@@ -299,7 +285,7 @@ class FetchOffsets(Struct, frozen=True):
 
 
 class CommitOffsets(Struct, frozen=True):
-    """Commit; then say ``CommitAnswered``, ``UnknownTopicOrPartition``, ``CallFailed`` or ``CallRefused``."""
+    """Commit; then say ``CommitAnswered``, ``CallFailed`` or ``CallRefused``."""
 
     call: int
     offsets: tuple[OffsetToCommit, ...]
@@ -348,6 +334,7 @@ class AnswerError(Struct, frozen=True):
     error: CohortError
 
 
+MembershipAnswer: TypeAlias = AnswerCaller | AnswerLater | AnswerError
 MembershipAction: TypeAlias = (
     Subscribe
     | FetchOffsets
@@ -356,7 +343,5 @@ MembershipAction: TypeAlias = (
     | DoubtMetadata
     | ClientReplaced
     | Warn
-    | AnswerCaller
-    | AnswerLater
-    | AnswerError
+    | MembershipAnswer
 )

@@ -98,12 +98,16 @@ def latest(texts: Iterable[str]) -> CommitMetadata:
     return replace(newest, generation=max((record.generation for record in records), default=0))
 
 
-def pinned(committed: Mapping[TopicPartition, Offset], pin: str) -> dict[TopicPartition, int]:
-    """The start that was pinned under this hash; empty when none was, or another."""
+def starts_beside(
+    committed: Mapping[TopicPartition, Offset], *, pin: str = "", plan: str = ""
+) -> dict[TopicPartition, int]:
+    """The offsets beside this pin, or this plan; empty where there is none, or another."""
+    records = {tp: (offset, decode(text)) for tp, (offset, text, *_) in sorted(committed.items())}
     return {
         tp: offset
-        for tp, (offset, text, *_) in sorted(committed.items())
-        if offset is not None and pin and decode(text).pin == pin
+        for tp, (offset, record) in records.items()
+        if offset is not None and (pin or plan)
+        if pin in ("", record.pin) and plan in ("", record.plan)
     }
 
 
@@ -114,15 +118,6 @@ def plan_of(end: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> str:
     """
     value = [[[*tp, offset] for tp, offset in sorted(end.items())], sorted(ids.items())]
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
-
-
-def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[TopicPartition, int]:
-    """The start from which an end of this name was planned, whatever it was computed from; empty where none was."""
-    return {
-        tp: offset
-        for tp, (offset, text, *_) in sorted(committed.items())
-        if offset is not None and plan and decode(text).plan == plan
-    }
 
 
 @dataclass(frozen=True, slots=True)

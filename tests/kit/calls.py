@@ -46,7 +46,7 @@ class Calls:
         inputs = self("partitions", start, end)
         session = self.reader._session
         assert session is not None
-        plans = session._plans._plans
+        plans = session.plans._plans
         slots = {plan_id: plans[plan_id].plan.slots for plan_id in {each.plan_id for each in inputs}}
         found: dict[int, tuple[int, int]] = {}
         for read in sorted(each for planned in slots.values() for slot in planned for each in slot.ranges):

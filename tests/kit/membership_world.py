@@ -86,7 +86,7 @@ class MembershipWorld:
     def reserve(self) -> None:
         """As ``GroupMembership.reserve``, from the beginning of each partition."""
         starts = dict.fromkeys(sorted(self.membership.partitions), 0)
-        self.feed(s.ReserveRequested(next(self._numbers), starts, "", "", False, {}, {}))
+        self.feed(s.ReserveRequested(next(self._numbers), starts, "", "", {}, {}))
 
     def fetch(self, partitions: frozenset[TopicPartition]) -> None:
         """As ``GroupMembership.committed``."""
@@ -138,9 +138,8 @@ class MembershipWorld:
             return s.CallFailed(action.call, "UNKNOWN_MEMBER_ID")
         taken = [each for each in action.offsets if each.partition not in self.deleted]
         self.store |= {each.partition: Committed(each.offset, each.metadata, each.epoch) for each in taken}
-        if len(taken) < len(action.offsets):
-            return s.UnknownTopicOrPartition(action.call)
-        return s.CommitAnswered(action.call, {each.partition: each.offset for each in taken})
+        unknown = tuple(each.partition for each in action.offsets if each.partition in self.deleted)
+        return s.CommitAnswered(action.call, {each.partition: each.offset for each in taken}, unknown)
 
     def _result(self, result: s.MembershipEvent) -> str:
         match result:
@@ -150,8 +149,8 @@ class MembershipWorld:
                 runs = sorted({decode(known.metadata).run for known in offsets.values()} - {0})
                 at = " ".join(f"{names([tp])}@{c.offset}" for tp, c in sorted(offsets.items()) if c.offset is not None)
                 return f"{at or 'nothing'}{f', run {runs[-1]}' if runs else ''}"
-            case s.UnknownTopicOrPartition():
-                return "UNKNOWN_TOPIC_OR_PARTITION"
+            case s.CommitAnswered(_, _, unknown) if unknown:
+                return f"UNKNOWN_TOPIC_OR_PARTITION: {names(unknown)}"
         return "done"
 
     def _words(self, action: s.MembershipAction) -> str:

@@ -44,7 +44,7 @@ class DrawnHandover:
     def _asker(self, name: str) -> h.AskingSide:
         return h.AskingSide(name, name, self.random.randrange(20) * STEP_MS, 60_000)
 
-    def _feed(self, event: h.RunningEvent) -> None:
+    def _feed(self, event: h.HandoverRecord | h.RunningEvent) -> None:
         parked = self.running.state is h.RunningState.PARKED
         self.running = h.step_running(self.running, event)
         assert not parked or self.running.state is h.RunningState.PARKED
@@ -58,14 +58,14 @@ class DrawnHandover:
                 self.sink += 1  # the batch is in the sink; a death from here on is one that a plain sink sees
             case 1 if self.running.state is _BUSY:
                 self.log = self.sink
-                self._feed(h.ReachedCleanPoint())
+                self._feed(h.RunningEvent.CLEAN_POINT)
             case 2:
-                self._feed(h.Planned())
+                self._feed(h.RunningEvent.PLANNED)
             case 3 if self.running.state is h.RunningState.COMMITTING:
                 taken = self.random.random() < 0.8
                 if taken and not self.hasty:
                     self.group = self.log
-                self._feed(h.CommitsTaken() if taken else h.CommitsDelayed())
+                self._feed(h.RunningEvent.COMMITS_TAKEN if taken else h.RunningEvent.COMMITS_DELAYED)
             case 4 if self.running.state is h.RunningState.PARKED and not self.written:
                 self.written = self._write(self.running.request, h.HandoverAnswer.PARKED)
                 if self.careless:
@@ -78,7 +78,7 @@ class DrawnHandover:
                     and self.running.state is not h.RunningState.PARKED
                     and self._write(request, h.HandoverAnswer.CONFIRMED)
                 ):
-                    self._feed(h.RequestAnswered(request))
+                    self._feed(request)
 
     def _write(self, request: h.HandoverRecord | None, answer: h.HandoverAnswer) -> bool:
         """Whether the driver is told that its record arrived; it may have arrived all the same, or be refused."""
@@ -105,7 +105,7 @@ class DrawnHandover:
             return False
         assert self.group == self.log == self.sink, "the next driver begins where the one before ended"
         before = self.running.state
-        self._feed(h.Planned())
+        self._feed(h.RunningEvent.PLANNED)
         assert self.running.state is before is not _BUSY, "never two that plan"
         self.starts_at = self.now + self.random.randrange(h.SIGN_MS // STEP_MS) * STEP_MS
         if self.deadly and self.random.random() < 0.5:

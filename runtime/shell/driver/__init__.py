@@ -1,6 +1,6 @@
 """One query's side of the driver: the real Kafka group, the log ends, and the coordinator with its port.
 
 ``session`` ties them together for the stream reader.  ``kafka_membership`` carries out the machine of the group's one
-static member (``runtime.kafka.membership``), its client owned by ``client_thread``; ``group_commits`` tells Kafka what
-Spark's commit log has, in a thread; ``log_ends`` asks for the logs' ends, on the thread of the one client of the cluster.
+static member (``runtime.kafka.membership``) and owns its client; ``group_commits`` tells Kafka what Spark's commit log
+has, in a thread; ``log_ends`` asks for the logs' ends, on the thread of the one client of the cluster.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,6 +29,7 @@ class DriverDataLoss(CohortError):
     """Data that was to be read is gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
 
 
+REFRESH_S: Final = 1.0
 ALL_SOUND: Final = EpochComparison({}, frozenset(), frozenset())
 
 
@@ -144,18 +146,43 @@ class DataLoss:
             signs.deleted, reset, hold.doubted(start, signs, epochs.unsure, reset), {**snapshot.ids, **self._ids}
         )
 
+    def accepted_starts(
+        self,
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+        accepted: Losses,
+        policy: hold.Policy,
+    ) -> dict[TopicPartition, int]:
+        """New starts of the partitions whose planned end lies before ``start``: where their logs begin now.
+
+        That is so after a loss which was accepted: in this process, or before a restart by the driver that planned the
+        batch, if the log still shows it.  Raises DriverDataLoss, or warns, of a loss that was not reported yet, partitions
+        that the plan leaves out included.  A partition without any sign of a loss is left out.
+        """
+        left_out = start.keys() - end.keys() - accepted.deleted
+        if left_out:
+            reason = f"Partitions {names_of(left_out)} were taken for deleted when this batch was planned."
+            self._report_loss("PARTITIONS_DELETED", reason)
+        back = {tp: start[tp] for tp, offset in end.items() if offset < start.get(tp, offset)}
+        starts = {tp: accepted.reset[tp] for tp in back if accepted.reset.get(tp) == end[tp]}
+        unknown = {tp: offset for tp, offset in back.items() if tp not in starts}
+        resolved = self._resolve_loss(unknown, policy) if unknown else {}
+        return {**starts, **{tp: min(offset, end[tp]) for tp, offset in resolved.items()}}
+
+    def _resolve_loss(self, start: Mapping[TopicPartition, int], policy: hold.Policy) -> Mapping[TopicPartition, int]:
+        """Where to go on after a loss; waits while it is in doubt (``hold``).  Raises DriverDataLoss."""
+        began = time.monotonic()
+        while True:
+            losses = self.find_losses(start, {}, self._log_ends.refresh(REFRESH_S), time.monotonic())
+            if hold.decide_replay(policy, losses.doubted, time.monotonic() - began) is hold.HoldDecision.PLAN:
+                return losses.reset
+            time.sleep(REFRESH_S)
+
     def find_deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
         deleted = frozenset(start) - snapshot.partitions
         self._report_deleted(deleted)
         return deleted
-
-    def report_left_out(self, partitions: Collection[TopicPartition]) -> None:
-        """A batch that is replayed ends without these, which it starts with.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
-        self._report_loss(
-            "PARTITIONS_DELETED",
-            f"Partitions {names_of(partitions)} were taken for deleted when this batch was planned.",
-        )
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions begin that were not there when the query started: the same answer at every call.

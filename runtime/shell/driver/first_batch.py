@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import Committed
-from sparkcohort.runtime.kafka.run_epoch import decode, pinned, plan_of, planned
+from sparkcohort.runtime.kafka.run_epoch import decode, plan_of, starts_beside
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -52,7 +52,7 @@ class FirstBatch:
 
     def _initial_offsets(self) -> Offsets:
         commits = self._committed(self._log_ends.snapshot().partitions)
-        pinned_start = pinned(commits, self._pin)
+        pinned_start = starts_beside(commits, pin=self._pin)
         pins = {
             tp: entry.offset for tp, entry in commits.items() if entry.offset is not None and decode(entry.metadata).pin
         }
@@ -125,7 +125,7 @@ class FirstBatch:
         existing = end.keys() & self._log_ends.snapshot().partitions
         deleted = {tp: offset for tp, offset in end.items() if tp not in existing}
         committed = self._committed(existing)
-        start = planned(committed, plan)
+        start = starts_beside(committed, plan=plan)
         if start.keys() != existing or (end and not start):
             raise _unknown(self._options)
         self._pin = decode(next((committed[tp].metadata for tp in start), "")).pin

@@ -168,11 +168,6 @@ class ForeignMembers:
         if refusals:
             raise TransportError(f"Kafka's error {min(refusals)} to LeaveGroup")
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether an answer is on its way."""
-        return self._question is not None
-
     def _hear(self, missing: frozenset[TopicPartition]) -> None:
         """Take the answer, and warn of members that have some of our partitions, of each once."""
         if self._question is None or not self._question.done():

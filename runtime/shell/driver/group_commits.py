@@ -15,7 +15,7 @@ from typing import Any
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.handover import RunName, name_of
 from sparkcohort.runtime.kafka.leader_epochs import ObservedEpochs
-from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, RunEpoch, decode
+from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, decode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.totals import Histogram
@@ -45,22 +45,24 @@ LOOK_S = 1.0
 class GroupCommits:
     """Commits offsets of one query to the real group, as its static member."""
 
-    def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
+    def __init__(
+        self, options: SourceOptions, log_ends: LogEnds, epochs: Callable[[], Mapping[TopicPartition, int]] = dict
+    ) -> None:
+        """``epochs``: under which leader epochs the logs had the offsets that are committed, as far as known."""
         self._options = options
-        self._membership = GroupMembership(options, log_ends.client, log_ends.topics, log_ends.doubt)
+        self.membership = GroupMembership(options, log_ends.client, log_ends.topics, log_ends.doubt, epochs)
         self._counters: Counter[str] = Counter()
         self._durations = Histogram()
         self._committed_at: float | None = None
         self._due_since: float | None = None  # None: Kafka has all that it is to have
         self._committed: dict[TopicPartition, int] = {}
-        self._first = FirstBatch(options, log_ends, self._membership)
+        self.first = FirstBatch(options, log_ends, self.membership)
         self._flushed: Offsets = {}
         self._target: dict[TopicPartition, int] | None = None
         self._changed = threading.Condition()
         self._reserving = threading.Lock()  # one writer of what stands beside a pin
         self._closed = False
-        self._current_generation: Callable[[], int] = int
-        self._generation = 0
+        self._generation: Callable[[], int] = int
         self._next_commit = self._next_reserve = 0.0
         self._failure: CohortError | None = None
         self._committing = Supervised("cohort-group-commits", self._wait, self._work, self._fail)
@@ -70,17 +72,13 @@ class GroupCommits:
 
         Raises CohortError: no permission, group coordinator unreachable.
         """
-        self._membership.start(self._options.api_timeout_ms / 1000, handed_over=handed_over)
+        self.membership.start(self._options.api_timeout_ms / 1000, handed_over=handed_over)
         self._committing.start()
-
-    def join(self) -> None:
-        """Join the group: only its member commits batches.  No call waits for that before the first commit."""
-        self._membership.join()
 
     def close(self) -> None:
         """Stop committing; the static member stays, so that a restarted driver takes over at once."""
         self.end()
-        self._membership.close()
+        self.membership.close()
 
     def end(self) -> None:
         """As ``close``, without waiting for what is under way."""
@@ -88,11 +86,11 @@ class GroupCommits:
             self._closed = True
             self._changed.notify_all()
         self._committing.close()
-        self._membership.end()
+        self.membership.end()
 
     def failure(self) -> CohortError | None:
         """What ended this driver's place in the real group for good, if anything did."""
-        return self._membership.failure() or self._failure
+        return self.membership.failure() or self._failure
 
     def totals(self) -> dict[str, Any]:
         """Commits and failed attempts so far, how long they took, and since when one is due.
@@ -110,14 +108,6 @@ class GroupCommits:
                 "pending_ms": pending_ms,
             }
 
-    def clients_replaced(self) -> int:
-        """How many clients of the membership got no answer for so long that another was made."""
-        return self._membership.clients_replaced
-
-    def foreign_members(self) -> dict[str, int]:
-        """How many consumers of others have been found in the group, and hold partitions of ours now."""
-        return self._membership.foreign_members()
-
     def fenced(self) -> bool:
         """Whether a newer driver has taken the group over."""
         failure = self.failure()
@@ -125,7 +115,7 @@ class GroupCommits:
 
     def successor(self) -> RunName | None:
         """The newer run that has taken the group over, if it is known."""
-        run = self._membership.successor
+        run = self.membership.successor
         return None if run is None else name_of(run)
 
     def committed(self) -> Offsets:
@@ -133,40 +123,23 @@ class GroupCommits:
         with self._changed:
             return dict(self._committed)
 
-    @property
-    def run_epoch(self) -> RunEpoch:
-        """This run's number, as Kafka has it."""
-        return self._membership.run_epoch
-
     def kafka_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that the real group has now, of any client."""
-        committed = self._membership.committed(partitions)
+        committed = self.membership.committed(partitions)
         return {tp: entry.offset for tp, entry in committed.items() if entry.offset is not None}
 
     # --- start ----------------------------------------------------------------------------------------
 
-    def initial(self) -> Offsets:
-        """Where a new query starts: the same until the first batch is committed.  Spark asks twice for batch 0."""
-        return self._first.start()
-
-    def replayed(self, end: Offsets, ids: Mapping[str, str]) -> Offsets:
-        """Where the first batch starts, which an earlier process planned to ``end``.  Raises CohortError if not this group."""
-        return self._first.replayed(end, ids)
-
     def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str], entering: Offsets) -> None:
         """Commit the plan of the first batch; ``entering``: beginnings of partitions that only ``end`` has."""
         with self._reserving:
-            committed = self._first.plan(start, end, ids, entering, START_S)
+            committed = self.first.plan(start, end, ids, entering, START_S)
             with self._changed:
                 self._committed.update(committed)
 
-    def stands_in(self, ids: Mapping[str, str]) -> None:
+    def set_topic_ids(self, ids: Mapping[str, str]) -> None:
         """Of which topics the offsets are that are committed from now on."""
-        self._membership.ids = ids
-
-    def record_epochs(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """Under which leader epochs the logs had the offsets that are committed from now on, as far as known."""
-        self._membership.epochs = epochs
+        self.membership.ids = ids
 
     def epochs(
         self, partitions: Collection[TopicPartition], ids: Mapping[str, str]
@@ -174,38 +147,32 @@ class GroupCommits:
         """What the group knows of that: committed offsets in the topics with these ids, with their epochs."""
         return {
             tp: ObservedEpochs(entry.offset, entry.epoch)
-            for tp, entry in self._membership.committed(partitions).items()
+            for tp, entry in self.membership.committed(partitions).items()
             if entry.offset is not None and entry.epoch >= 0
             if ids.get(tp.topic, "") in (decode(entry.metadata).topic, "")
         }
 
-    def begin(self, start: Offsets) -> int:
-        """Reserve this run's number and generations, if that has not been done; returns the first generation."""
-        if self._membership.run_epoch.own is None:
-            self._reserve(start, *self._first.marks(start))
-            with self._changed:
-                self._flushed = dict(start)
-        return self._membership.run_epoch.first_generation
+    def begin(self, start: Offsets) -> None:
+        """Reserve this run's number and generations."""
+        pin, plan = self.first.marks(start)
+        self.membership.reserve(start, START_S, pin=pin, plan=plan)
+        with self._changed:
+            self._committed.update(start)
+            self._flushed = dict(start)
 
     def follow(self, generation: Callable[[], int]) -> None:
         """Look at the group's generation from now on, so that there is always one left that is reserved."""
-        self._current_generation = generation
-
-    def _reserve(self, offsets: Offsets, pin: str, plan: str) -> None:
-        # The start of a run is what a checkpoint or an option says, also where the group has gone further: a reset.
-        self._membership.reserve(offsets, START_S, pin=pin, plan=plan, reset=True)
-        with self._changed:
-            self._committed.update(offsets)
+        self._generation = generation
 
     # --- every batch ------------------------------------------------------------------------------------
 
-    def commit(self, start: Offsets, *, generation: int, final: bool) -> None:
+    def commit(self, start: Offsets, *, final: bool) -> None:
         """Commit what Spark's commit log has, in the background; when ``final``, waits until Kafka has it.
 
         The commit before it is waited for, a moment.  Raises CohortError when a final commit does not get through, or when no
         generation is left and no more can be reserved.
         """
-        self._await_generations(generation)
+        self._await_generations()
         self.flush()
         self.offer(start)
         if final and not self.flush(FINAL_S):
@@ -217,7 +184,7 @@ class GroupCommits:
     def offer(self, offsets: Offsets) -> None:
         """As ``commit``, without waiting for anything; from any thread."""
         with self._changed:
-            if offsets != self._flushed or self._first.pinned:
+            if offsets != self._flushed or self.first.pinned:
                 self._target = dict(offsets)
                 self._due_since = self._due_since or time.monotonic()
                 self._changed.notify_all()
@@ -231,10 +198,9 @@ class GroupCommits:
             raise failure
         return done
 
-    def _await_generations(self, generation: int) -> None:
+    def _await_generations(self) -> None:
         """Nothing goes on under a generation that a later run might use, too; long before, more are asked for."""
         with self._changed:
-            self._generation = generation
             self._changed.notify_all()
             reserved = self._changed.wait_for(lambda: self._unused() > 0 or self.failure() is not None, START_S)
         if not reserved:
@@ -245,10 +211,10 @@ class GroupCommits:
 
     def _unused(self) -> int:
         """How many generations are reserved and not used yet."""
-        run_epoch = self._membership.run_epoch
+        run_epoch = self.membership.run_epoch
         if run_epoch.own is None:
             return GENERATION_BLOCK
-        return run_epoch.last_generation - max(self._generation, self._current_generation())
+        return run_epoch.last_generation - self._generation()
 
     # --- the thread ---------------------------------------------------------------------------------------
 
@@ -274,7 +240,7 @@ class GroupCommits:
             return
         self._next_commit = time.monotonic() + RETRY_S
         try:
-            self._commit_now(self._changes(target), self._membership.run_epoch.metadata(), COMMIT_S)
+            self._commit_now(self._changes(target), self.membership.run_epoch.metadata(), COMMIT_S)
         except CohortError as error:
             self._next_commit = time.monotonic() + RETRY_S
             log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
@@ -283,7 +249,7 @@ class GroupCommits:
             return
         with self._changed:
             self._next_commit = 0.0
-            self._first.drop_pin()
+            self.first.drop_pin()
             self._flushed = target
             # What has come meanwhile has been due for no longer than this commit took.
             self._due_since = None if self._target == target else time.monotonic()
@@ -294,8 +260,8 @@ class GroupCommits:
     def _reserve_more(self) -> None:
         try:
             with self._reserving:
-                pin, plan = self._first.current()
-                self._membership.reserve(self.committed(), COMMIT_S, pin=pin, plan=plan, reset=True)
+                pin, plan = self.first.current()
+                self.membership.reserve(self.committed(), COMMIT_S, pin=pin, plan=plan)
         except CohortError as error:
             log.warning(
                 "group %s: %d generations left, no more could be reserved, trying again: %s",
@@ -317,7 +283,7 @@ class GroupCommits:
         with self._changed:
             # With a topic that is gone Kafka forgets its offsets, and one of its name begins without any.
             self._committed = {tp: offset for tp, offset in self._committed.items() if tp in target}
-        if self._first.pinned:
+        if self.first.pinned:
             return target
         return {tp: offset for tp, offset in target.items() if self._committed.get(tp) != offset}
 
@@ -328,7 +294,7 @@ class GroupCommits:
         lower = {tp for tp, offset in offsets.items() if offset < committed.get(tp, offset)}
         for reset, partitions in ((False, offsets.keys() - lower), (True, lower)):
             try:
-                accepted = self._membership.commit(
+                accepted = self.membership.commit(
                     {tp: (offsets[tp], metadata) for tp in partitions}, timeout_s, reset=reset
                 )
             except CohortError:

@@ -16,6 +16,7 @@ from sparkcohort.runtime.kafka.handover import (
     AskingState,
     HandoverRecord,
     RunName,
+    RunningEvent,
     RunningSide,
     RunningState,
     name_of,
@@ -50,11 +51,11 @@ ANSWER_S = 30.0
 """How long the query waits at its end for its answer to be written; without it the next driver misses a sign of life."""
 
 
-def take_over(options: SourceOptions, pause: Callable[[float], None]) -> bool:
+def take_over(options: SourceOptions) -> bool:
     """Have the driver that runs stop at a clean point; whether it did.  Raises CohortError: no permission, overtaken."""
     client = HandoverClient(options.kafka, options.group_id)
     try:
-        side = ask(client, options.handover_timeout_ms, pause)
+        side = ask(client, options.handover_timeout_ms, time.sleep)
     finally:
         client.close()
     words = describe(side, options.group_id)
@@ -87,7 +88,7 @@ def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
 
 def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
     """The watch of a run that has reserved its number; not started yet."""
-    run = name_of(commits.run_epoch.own or NO_RECORD)
+    run = name_of(commits.membership.run_epoch.own or NO_RECORD)
 
     def places() -> list[TopicPartition]:
         # An asking driver writes beside the first partition that this run has committed.
@@ -168,16 +169,26 @@ class HandoverWatch:
         """A batch to ``end`` is about to be planned.  Raises CohortError (HANDED_OVER) where none is any more."""
         while True:
             with self._changed:
-                self._feed(machine.Planned())
+                self._feed(RunningEvent.PLANNED)
                 self._planned = end
                 if self._running.state is RunningState.BATCH:
                     return
             self._await_commits()
             self.check()
 
-    def reach(self) -> None:
-        """All that was planned is in Spark's commit log, and was given to be committed.  Raises CohortError (HANDED_OVER)."""
-        self._feed(machine.ReachedCleanPoint())
+    def reach(self, *, late: bool = False) -> None:
+        """All that was planned is in Spark's commit log, and was given to be committed; ``late``: that can't be told.
+
+        Raises CohortError (HANDED_OVER) where a newer driver may start already.  A late query takes no request: the next
+        driver fences it.
+        """
+        if late:
+            if not self._declines:
+                self._declines = True
+                reason = "it tracks its progress asynchronously (asyncProgressTrackingEnabled)"
+                log.info("group %s: this query hands over to no other: %s", self._client.group_id, reason)
+            return
+        self._feed(RunningEvent.CLEAN_POINT)
         self._await_commits()
         self.check()
 
@@ -185,18 +196,12 @@ class HandoverWatch:
         """As ``reach`` for the batch that was planned to ``end``, when a listener reports it; raises nothing, does not wait."""
         with self._changed:
             if end == self._planned:
-                self._feed(machine.ReachedCleanPoint())
-
-    def decline(self, reason: str) -> None:
-        """Take no request: when batches are in the commit log is not known here.  The next driver fences this one."""
-        if not self._declines:
-            self._declines = True
-            log.info("group %s: this query hands over to no other: %s", self._client.group_id, reason)
+                self._feed(RunningEvent.CLEAN_POINT)
 
     def _await_commits(self) -> None:
         """Wait until Kafka has all commits, or ``COMMITS_S`` are over: then the query goes on."""
         self._await(lambda: self._running.state is not RunningState.COMMITTING or self._closed, COMMITS_S)
-        self._feed(machine.CommitsDelayed())
+        self._feed(RunningEvent.COMMITS_DELAYED)
 
     def _await(self, reached: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -215,7 +220,7 @@ class HandoverWatch:
 
     # --- the thread ----------------------------------------------------------------------------------------
 
-    def _feed(self, event: machine.RunningEvent) -> None:
+    def _feed(self, event: HandoverRecord | RunningEvent) -> None:
         with self._changed:
             old = self._running.state
             self._running = machine.step_running(self._running, event)
@@ -267,17 +272,17 @@ class HandoverWatch:
             record = replace(record, answer=machine.HandoverAnswer.CONFIRMED, renewal=self._renewals + 1)
             self._client.write(record)
             self._renewals, self._next_renewal = self._renewals + 1, now + machine.RENEWAL_MS / 1000
-        self._feed(machine.RequestAnswered(record))
+        self._feed(record)
 
     def _await_kafka(self) -> None:
         waits = self._running
-        event: machine.RunningEvent | None = None
+        event: RunningEvent | None = None
         try:
             if self._flush(WATCH_S):
-                event, self._next_look = machine.CommitsTaken(), 0.0
+                event, self._next_look = RunningEvent.COMMITS_TAKEN, 0.0
         except CohortError as error:  # fenced, for one: the query's next commit raises it
             log.debug("%s", error)
-            event = machine.CommitsDelayed()  # the next look finds the request again
+            event = RunningEvent.COMMITS_DELAYED  # the next look finds the request again
         with self._changed:
             # A query that has gone on meanwhile may wait for the commits of a later batch, which this has not seen.
             if event is not None and self._running is waits:

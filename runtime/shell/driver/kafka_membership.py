@@ -1,8 +1,7 @@
 """The driver as a member of the real Kafka group: what carries out the machine of ``runtime.kafka.membership``.
 
-One thread owns the client: it polls, and between polls runs what others ask for (confluent-kafka lets one thread at a
-time into a client, and a polling thread would starve the rest).  Whatever happens is fed to the machine, callbacks of the
-client included; its actions are carried out between polls, never inside a callback.
+One thread owns the client, since confluent-kafka lets one thread at a time into it.  Whatever happens is fed to the machine:
+requests of other threads, callbacks of the client.  The owner carries out its actions between polls, never inside a callback.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.client_thread import ClientThread, CommitDelayed, RetryLater
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
 from sparkcohort.runtime.shell.driver.membership_settings import READ_TIMEOUT_S, member_settings, membership_config
 from sparkcohort.runtime.shell.kafka import clients, errors
@@ -35,6 +33,7 @@ from sparkcohort.runtime.shell.rpc.threads import Supervised
 log = clients.log
 
 POLL_S = 0.03
+RETRY_S = 0.1
 WAIT_S = 1.0
 CLOSE_S = 3.0
 REPLACE_S = 0.5  # in which a driver takes its own last run's place: a tenth of it, as a rule
@@ -42,6 +41,13 @@ HEARTBEATS = 2  # in which a member that runs rejoins
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
 _NO_PARTITION = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
+
+
+class CommitDelayed(CohortError):
+    """The group could not be asked in time: rebalancing, its coordinator away, or membership being settled.
+
+    Nothing is wrong yet: the same request can be made again.
+    """
 
 
 class GroupMembership:
@@ -52,15 +58,17 @@ class GroupMembership:
         options: SourceOptions,
         client: ClusterClient,
         topics: Callable[[], Mapping[str, int]],
-        doubted: Callable[[], None] | None = None,
+        doubted: Callable[[], None] = lambda: None,
+        epochs: Callable[[], Mapping[TopicPartition, int]] = dict,
     ) -> None:
         """``client`` describes the group.  ``topics`` returns the topics that are read, with their partition counts (``LogEnds.topics``).
 
-        ``doubted`` is called when the brokers contradict them (``LogEnds.doubt``).
+        ``doubted`` is called when the brokers contradict them (``LogEnds.doubt``).  ``epochs``: of the leaders whose logs had
+        the offsets to commit last, as far as known.
         """
         self._options = options
         self._topics = topics
-        self._doubted = doubted
+        self._doubted, self._epochs = doubted, epochs
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: librdkafka reports why no broker answers (no permission, say) between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
@@ -69,16 +77,15 @@ class GroupMembership:
             client, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
-        self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
         # The last event, used again while the topics are the same: every commit sends one.
         self._last_topics: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
-        self._jobs = ClientThread(self._check, self._changed)
         self._membership = machine.new_membership(membership_config(options), secrets.token_hex(4), now_ms())
         self._actions: tuple[s.MembershipAction, ...] = ()  # not carried out yet
         self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
+        self._asking = threading.Lock()  # the machine has one request at a time
         self._requests = 0
-        self._answers: dict[int, s.MembershipAction] = {}  # by request, until its asker has taken it
+        self._answer: s.MembershipAnswer | None = None  # to the last request
         self._failure: CohortError | None = None
         self._closing = False
         self._unsure = False  # whether the client is in the middle of what no error can tell the state of
@@ -88,9 +95,7 @@ class GroupMembership:
         self._client_number = 0  # the machine's number of the client
         self.clients_replaced = 0
         """How many clients got no answer for so long that another was made."""
-        self._thread = Supervised(
-            "cohort-kafka-group", self._goes_on, self._run_once, self._fail, amend=self._jobs.amend, ended=self._on_end
-        )
+        self._thread = Supervised("cohort-kafka-group", self._goes_on, self._run_once, self._fail, ended=self._on_end)
 
     # --- for any thread -------------------------------------------------------------------------------
 
@@ -134,9 +139,11 @@ class GroupMembership:
     def _await(self, reached: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until it is so; whether it is.  Raises what ended the membership."""
         deadline, done = time.monotonic() + timeout_s, False
-        while not done and time.monotonic() < deadline:
+        while not done and (left_s := deadline - time.monotonic()) > 0:
             with self._changed:
-                done = self._changed.wait_for(lambda: reached() or self.state is MembershipState.ENDED, WAIT_S)
+                done = self._changed.wait_for(
+                    lambda: reached() or self.state is MembershipState.ENDED, min(left_s, WAIT_S)
+                )
         self._check()
         return done
 
@@ -172,10 +179,8 @@ class GroupMembership:
     ) -> dict[TopicPartition, Committed]:
         """What is committed for each partition.  Raises ``CohortError``: an error is never "no offset"."""
         partitions = tuple(partitions)
-        result: dict[TopicPartition, Committed] = self._jobs.run(
-            lambda: self._ask(lambda number: s.FetchRequested(number, partitions)),
-            timeout_s,
-            f"committed offsets of group {self._options.group_id}",
+        result: dict[TopicPartition, Committed] = self._ask(
+            lambda number: s.FetchRequested(number, partitions), timeout_s, "committed offsets of"
         )
         return result
 
@@ -188,33 +193,23 @@ class GroupMembership:
         exist are left out.  Raises ``CommitDelayed`` after ``timeout_s`` of retrying, ``CohortError`` for what
         ended the membership.
         """
-        result: dict[TopicPartition, int] = self._jobs.run(
-            lambda: self._ask(lambda number: s.CommitRequested(number, offsets, reset, self.ids, self.epochs)),
-            timeout_s,
-            f"commit to group {self._options.group_id}",
+        result: dict[TopicPartition, int] = self._ask(
+            lambda number: s.CommitRequested(number, offsets, reset, self.ids, self._epochs()), timeout_s, "commit to"
         )
         return result
 
     def reserve(
-        self,
-        starts: Mapping[TopicPartition, int],
-        timeout_s: float = 30.0,
-        *,
-        pin: str = "",
-        plan: str = "",
-        reset: bool = False,
+        self, starts: Mapping[TopicPartition, int], timeout_s: float = 30.0, *, pin: str = "", plan: str = ""
     ) -> RunEpoch:
-        """Commit this run's number and a (further) block of generations, with all of ``starts``.
+        """Commit this run's number and a (further) block of generations, with all of ``starts``: a reset.
 
-        ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` and ``plan`` mark them
-        as the start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
+        ``pin`` and ``plan`` mark them as the start of batch 0.  Call it as soon as start offsets are known, and when
+        ``reservation.last_generation`` is near.
         """
-        result: RunEpoch = self._jobs.run(
-            lambda: self._ask(
-                lambda number: s.ReserveRequested(number, starts, pin, plan, reset, self.ids, self.epochs)
-            ),
+        result: RunEpoch = self._ask(
+            lambda number: s.ReserveRequested(number, starts, pin, plan, self.ids, self._epochs()),
             timeout_s,
-            f"reservation in group {self._options.group_id}",
+            "reservation in",
         )
         return result
 
@@ -234,30 +229,63 @@ class GroupMembership:
         if self._closing:
             raise CommitDelayed(f"the membership of group {self._options.group_id} is closed")
 
+    def _ask(self, request: Callable[[int], s.MembershipRequest], timeout_s: float, name: str) -> Any:
+        """Have a request answered; it is made again while it can't be done now.
+
+        Raises CommitDelayed with ``name`` when the time is over, and what ended the membership.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            match self._try(request, max(deadline - time.monotonic(), RETRY_S)):
+                case s.AnswerCaller(_, result):
+                    return result
+                case s.AnswerError(_, error):
+                    raise error
+                case s.AnswerLater(_, text):
+                    reason = text
+                case None:
+                    reason = "the brokers do not answer"
+            if time.monotonic() >= deadline:
+                raise CommitDelayed(f"{name} group {self._options.group_id}: not within {timeout_s:g} s: {reason}")
+            state = self.state
+            self._await(lambda: self.state is not state, RETRY_S)  # noqa: B023  called in this round only
+
+    def _try(self, request: Callable[[int], s.MembershipRequest], timeout_s: float) -> s.MembershipAnswer | None:
+        """The machine's answer to a request; None where it has none in time."""
+        self._check()
+        if not self._asking.acquire(timeout=timeout_s):
+            return None
+        try:
+            self._tell_topics()
+            with self._changed:
+                self._requests, self._answer = self._requests + 1, None
+                self._feed(request(self._requests))
+            self._await(lambda: self._answer is not None, timeout_s)
+            return self._answer
+        finally:
+            self._asking.release()
+
     # --- the owning thread -----------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
         return not self._closing and self._failure is None
 
     def _run_once(self) -> None:
-        self._renew()
+        self._renew()  # a commit through the old client would wait out the session (librdkafka)
         if self._unsure:
             self._start_over()
         self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
         try:
-            self._carry_out()
-            self._jobs.serve(POLL_S)  # waits for one, so that a commit need not wait for a poll
-            if self._unsure:  # the job was cut short
-                return
             self._poll()
-            self._carry_out()
             due_ms = machine.deadline(self._membership)
             if due_ms is not None and now_ms() >= due_ms:
                 self._tell_topics()
                 self._feed(s.TimePassed())
-                self._carry_out()
+            self._carry_out()
         except CohortError as error:
             self._fail(error)
+        with self._changed:
+            self._changed.wait_for(lambda: self._actions or self._closing, POLL_S)
 
     def _renew(self) -> None:
         """Have another client join where this one is in trouble, and the files that it was made with have changed since."""
@@ -271,37 +299,15 @@ class GroupMembership:
             self._on_message(message)
         self._unsure = False
 
-    def _ask(self, request: Callable[[int], s.MembershipRequest]) -> Any:
-        """Have a request answered.  Raises Again where it may be made again, CohortError where that is pointless."""
-        self._renew()  # a commit through the old client would wait out the session (librdkafka)
-        self._answers.clear()
-        self._requests += 1
-        number = self._requests
-        self._tell_topics()
-        self._feed(request(number))
-        self._carry_out()
-        match self._answers.pop(number, None):
-            case s.AnswerCaller(_, result):
-                return result
-            case s.AnswerError(_, error):
-                raise error
-            case s.AnswerLater(_, reason):
-                raise RetryLater(reason)
-        raise RetryLater("the membership gave no answer")
-
     def _start_over(self) -> None:
-        """After an unexpected error, which leaves the client in an unknown state: another one joins.
-
-        Actions that were not carried out were for the old client, answers for callers that have the error already.
-        """
-        self._actions, self._result = (), None
-        self._answers.clear()
-        self._feed(s.ClientFailed())
+        """After an unexpected error, which leaves the client in an unknown state: another one joins."""
+        with self._changed:
+            self._actions, self._result = (), None  # they were for the old client
+            self._feed(s.ClientFailed())
         self._unsure = self._troubled = False
 
     def _on_end(self) -> None:
-        self._feed(s.Close())
-        self._jobs.refuse()  # first: destroying a client may wait for a name that does not resolve
+        self._feed(s.Close())  # first: destroying a client may wait for a name that does not resolve
         self._drop_client()
 
     def _fail(self, error: CohortError) -> None:
@@ -312,9 +318,13 @@ class GroupMembership:
         with self._changed:
             old = self._membership
             new, actions = machine.step(old, event, now_ms())
-            self._membership, self._actions, self._failure = new, self._actions + actions, new.failure
-            # Nothing else makes it worth while to ask again.
-            if (new.state, new.informed) != (old.state, old.informed):
+            self._membership, self._failure = new, new.failure
+            for action in actions:
+                if not isinstance(action, s.MembershipAnswer):
+                    self._actions += (action,)
+                elif action.request == self._requests:
+                    self._answer = action
+            if actions or (new.state, new.informed) != (old.state, old.informed):
                 self._changed.notify_all()
         if new.state is not old.state:
             log.debug("group %s: membership %s -> %s", self._options.group_id, old.state.value, new.state.value)
@@ -360,18 +370,16 @@ class GroupMembership:
             case s.CommitOffsets(call, offsets):
                 self._result = self._called(call, lambda: self._commit(call, offsets))
             case s.LookForForeignMembers(missing):
-                self._look_for_foreign_members(missing)
+                if (failure := self._foreign_members.look(missing)) is not None:
+                    self._fail(failure)
             case s.DoubtMetadata():
-                if self._doubted is not None:
-                    self._doubted()
+                self._doubted()
             case s.ClientReplaced(silent_ms):
                 self.clients_replaced += 1
                 text = "group %s: no broker has answered for %.0f s, once more by a new client"
                 log.warning(text, self._options.group_id, silent_ms / 1000)
             case s.Warn(text):
                 log.warning("%s", text)
-            case s.AnswerCaller() | s.AnswerLater() | s.AnswerError():
-                self._answers[action.request] = action
 
     def _subscribe(self, topics: tuple[str, ...]) -> None:
         consumer = self._client()
@@ -380,20 +388,13 @@ class GroupMembership:
         else:
             consumer.unsubscribe()
 
-    def _look_for_foreign_members(self, missing: frozenset[TopicPartition]) -> None:
-        failure = self._foreign_members.look(missing)
-        if failure is not None:
-            self._fail(failure)
-        elif self._foreign_members.is_asking:
-            self._feed(s.Describing())
-
     def _called(self, call: int, request: Callable[[], s.MembershipEvent]) -> s.MembershipEvent:
         """The result of a request to the brokers, whatever became of it."""
         try:
             return request()
         except KafkaException as error:
             return self._unsuccessful(call, error)
-        except RetryLater as error:
+        except RuntimeError as error:
             return s.CallFailed(call, str(error))
 
     def _fetch(self, call: int, partitions: tuple[TopicPartition, ...]) -> s.MembershipEvent:
@@ -411,20 +412,20 @@ class GroupMembership:
             answers = self._client().commit(offsets=positions, asynchronous=False) or []
         except KafkaException as error:
             if clients.code_of(error) in _NO_PARTITION:
-                return s.UnknownTopicOrPartition(call)
+                return s.CommitAnswered(call, {}, tuple(each.partition for each in offsets))
             raise
         accepted = {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.error is None}
         refused = [
             (TopicPartition(each.topic, each.partition), each.error) for each in answers if each.error is not None
         ]
-        deleted = tuple(tp for tp, error in refused if error.code() in _NO_PARTITION)
+        unknown = tuple(tp for tp, error in refused if error.code() in _NO_PARTITION)
         wrong = next((error for _, error in refused if error.code() not in _NO_PARTITION), None)
         result = None
         if wrong is not None:
             result = self._unsuccessful(call, KafkaException(wrong), clients.topics_with(wrong, answers))
         if isinstance(result, s.CallRefused):
             return result
-        return s.CommitAnswered(call, accepted, deleted, result.error if result is not None else "")
+        return s.CommitAnswered(call, accepted, unknown, result.error if result is not None else "")
 
     def _unsuccessful(
         self, call: int, error: KafkaException, topics: Collection[str] = ()
@@ -441,13 +442,13 @@ class GroupMembership:
     # --- the client ------------------------------------------------------------------------------------
 
     def _client(self) -> Consumer:
-        """The client, or, where there is none any more, another one.  Raises Again where none can be made now."""
+        """The client, or, where there is none any more, another one.  Raises RuntimeError where none can be made now."""
         if self._consumer is None or self._client_number != self._membership.client:
             self._drop_client()
             try:
                 self._consumer = self._new_client()
             except CohortError as error:  # for want of threads, say: with these options one was made before
-                raise RetryLater(str(error)) from None
+                raise RuntimeError(str(error)) from None
             self._feed(s.ClientCreated())
             self._client_number = self._membership.client  # the machine knows of it: before, it is not in use
         return self._consumer
@@ -457,11 +458,8 @@ class GroupMembership:
         consumer = clients.new_consumer(
             self._conf, self._on_error, **({} if standalone else member_settings(self._options))
         )
-        clients.connect(consumer, self._a_topic())
+        clients.connect(consumer, next(iter(self._topics()), None))
         return consumer
-
-    def _a_topic(self) -> str | None:
-        return next(iter(self._topics()), None)
 
     def _drop_client(self) -> None:
         """Without ``close``, which would send nothing for a static member, and at times never ends.

@@ -71,8 +71,8 @@ class RunStatus:
         ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
         driver = status.DriverFigures(
             self._commits.totals(),
-            self._commits.foreign_members(),
-            self._commits.clients_replaced(),
+            self._commits.membership.foreign_members(),
+            self._commits.membership.clients_replaced,
             self._commits.fenced(),
             take_overs,
             _processes(coordinator, agents),

@@ -10,15 +10,21 @@ import pytest
 
 from sparkcohort.assignors import ASSIGNORS
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group import new_group
+from sparkcohort.runtime.group.state import GroupConfig
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
-from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
-from sparkcohort.runtime.shell.coordinator.group_journal import RunIdentity
-from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
-from sparkcohort.runtime.shell.driver import fail_over, session
+from sparkcohort.runtime.shell.coordinator.group_journal import Predecessor, RunIdentity
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
+from sparkcohort.runtime.shell.driver import fail_over, group_run
 from sparkcohort.runtime.shell.driver.fail_over import _is_free, _is_soon_free, _members
+from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.process_identity import started
+from sparkcohort.runtime.shell.rpc.shutdown import Ending
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 LEAST = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t", "group.id": "g"}
@@ -97,17 +103,21 @@ def test_who_goes_on_with_a_group_has_its_journal_before_its_members_find_it(
     monkeypatch.setenv("COHORT_HOME", str(tmp_path))
     jvm, kept = Executor(os.getpid(), started(os.getpid()) or 0, "driver", "host", 1), list[bool]()
     monkeypatch.setattr(fail_over, "driver_jvm", lambda: jvm)
-    group = Coordinator(GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("range",)), dict, assignors=ASSIGNORS)
+    former = Predecessor(RunIdentity("run", 4711, new_authority()), new_group(GroupConfig("g"), ConsumerEmbedded()))
+    monkeypatch.setattr(group_run, "predecessor", lambda _: former)
 
     def opened(*_: object, **__: object) -> None:
-        kept.append(group.is_kept)
+        kept.append(run.coordinator.is_kept)
         raise OSError("another process has the port")
 
-    monkeypatch.setattr(session, "GroupServer", opened)
-    going_on = session.Session(parse(LEAST), ASSIGNORS)
+    monkeypatch.setattr(group_run, "GroupServer", opened)
+    options, ending = parse(LEAST), Ending()
+    log_ends, plans = LogEnds(options), PlanRegistry()
+    commits, progress = GroupCommits(options, log_ends), QueryProgress(lambda *_: None)
+    run = group_run.GroupRun(options, ASSIGNORS, log_ends, commits, plans, progress, ending, dict)
     with pytest.raises(CohortError, match="another process was faster"):
-        going_on._serve(group, "run", RunIdentity("run", 4711, new_authority()))
-    going_on.close()
+        run._open_port()
+    ending.run()
     assert kept == [True]
 
 

@@ -13,7 +13,6 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
-from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.calls import ALL, bare, called
 from tests.kit.produce import produce
@@ -72,7 +71,7 @@ def test_one_that_this_group_knows_in_part_is_refused(broker: Broker, topic: str
         end = call("latestOffset", call("initialOffset"), ALL)
         session = call.reader._session
         assert session is not None
-        member = session._commits._membership
+        member = session.commits.membership
         member.commit({TopicPartition(topic, 1): (5, member.run_epoch.metadata())})
     with called(broker, topic) as call:
         start = call("initialOffset")
@@ -95,22 +94,8 @@ def leave(broker: Broker, topic: str, what: str) -> None:
         if what == "an older version":  # which pinned the start, and no plan
             session = call.reader._session
             assert session is not None
-            member, pin = session._commits._membership, call.reader._options.initial_hash()
+            member, pin = session.commits.membership, call.reader._options.initial_hash()
             member.commit({TopicPartition(topic, 0): (70, member.run_epoch.metadata(pin))})
-
-
-def test_the_plan_counts_not_the_options_of_the_day(broker: Broker, topic: str) -> None:
-    """Once planned, a batch starts where it was planned to, as under Spark's source, whatever startingOffsets says by now."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10)
-    with called(broker, topic, startingOffsets="latest") as call:
-        start = call("initialOffset")
-        produce(broker.bootstrap, topic, 10, first=10)
-        end = call("latestOffset", start, ALL)
-    produce(broker.bootstrap, topic, 10, first=20)
-    for starting in ("earliest", "latest", json.dumps({topic: {"0": 3}})):
-        with called(broker, topic, startingOffsets=starting) as call:
-            assert call.ranges(call("initialOffset"), end) == {0: (10, 20)}
 
 
 def test_a_partition_that_came_with_the_first_batch(broker: Broker, topic: str) -> None:
@@ -190,55 +175,6 @@ def test_a_start_that_has_aged_out(broker: Broker, topic: str, starting: str, ca
     with called(broker, topic, startingOffsets=starting) as call:
         told = call("initialOffset")
         assert call.ranges(told, call("latestOffset", told, ALL)) == {0: (0, 20), 1: (5, 20)}
-
-
-def test_a_start_behind_the_log(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A log that was cut since has no such place: the other partition's pin goes on to count."""
-    broker.admin.create_topic(topic, 2)
-    with called(broker, topic, startingOffsets="latest") as call:
-        call("latestOffset", call("initialOffset"), ALL)
-        session = call.reader._session
-        assert session is not None
-        member, pin = session._commits._membership, call.reader._options.initial_hash()
-        text = member.run_epoch.metadata(pin)
-        member.commit({TopicPartition(topic, 0): (0, text), TopicPartition(topic, 1): (100, text)}, reset=True)
-    produce(broker.bootstrap, topic, 40, partitions=2)
-    with called(broker, topic, startingOffsets="latest") as call:
-        assert bare(call("initialOffset")) == {topic: {"0": 0, "1": 20}}
-        assert "its log ends at 20 by now" in caplog.text
-
-
-def test_the_pin_can_be_cleared(broker: Broker, topic: str) -> None:
-    """By Kafka's own tool, once the driver's session is over: the next new query starts as its options say."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10)
-    with called(
-        broker, topic, startingOffsets="latest", session__timeout__ms="2000", heartbeat__interval__ms="300"
-    ) as call:
-        call("latestOffset", call("initialOffset"), ALL)
-    produce(broker.bootstrap, topic, 10, first=10)
-    with called(
-        broker, topic, startingOffsets="latest", session__timeout__ms="2000", heartbeat__interval__ms="300"
-    ) as call:
-        assert bare(call("initialOffset")) == {topic: {"0": 10}}
-    wait_until(lambda: not broker.admin.members(topic), 30, "the end of the driver's session")
-    consumer_groups.run(broker.bootstrap, "--delete-offsets", "--group", topic, "--topic", topic)
-    with called(broker, topic, startingOffsets="latest") as call:
-        assert bare(call("initialOffset")) == {topic: {"0": 20}}
-
-
-def test_offsets_deleted_in_between(broker: Broker, topic: str) -> None:
-    """Without the group's offsets nobody knows where the batch started."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10)
-    with called(broker, topic, session__timeout__ms="2000", heartbeat__interval__ms="300") as call:
-        end = call("latestOffset", call("initialOffset"), ALL)
-    wait_until(lambda: not broker.admin.members(topic), 30, "the end of the driver's session")
-    consumer_groups.run(broker.bootstrap, "--delete", "--group", topic)
-    with called(broker, topic) as call:
-        start = call("initialOffset")
-        with pytest.raises(Exception, match=UNKNOWN):
-            call("partitions", start, end)
 
 
 def test_runs_that_are_over_leave_nothing_in_a_process_that_goes_on(broker: Broker, topic: str) -> None:

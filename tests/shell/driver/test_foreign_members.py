@@ -77,6 +77,6 @@ def test_one_question_at_a_time() -> None:
     watched = members(client)
     for _ in range(3):
         watched.look(frozenset({TP}))
-    assert (watched.is_asking, client.asked) == (True, 1)
+    assert (watched._question is not None, client.asked) == (True, 1)
     watched.look(frozenset())
-    assert not watched.is_asking
+    assert watched._question is None

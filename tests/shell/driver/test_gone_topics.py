@@ -34,7 +34,7 @@ def committing(
         ends.start()
         commits.open()
         commits.begin(dict.fromkeys(ends.snapshot().partitions, 0))
-        commits.join()
+        commits.membership.join()
         wait_until(lambda: state(commits) is MembershipState.MEMBER, 20, "the join")
         yield commits, ends
     finally:
@@ -44,12 +44,12 @@ def committing(
 
 def state(commits: GroupCommits) -> MembershipState:
     """Where the membership stands."""
-    return commits._membership.state
+    return commits.membership.state
 
 
 def commit(commits: GroupCommits, offsets: dict[TopicPartition, int]) -> None:
     """The last commit of a bounded query, which raises when it does not get through."""
-    commits.commit(offsets, generation=0, final=True)
+    commits.commit(offsets, final=True)
 
 
 @pytest.mark.timeout(240)
@@ -70,7 +70,7 @@ def test_the_only_topic_is_deleted_on_the_way(broker: Broker, topic: str, how: s
         assert commits.failure() is None
         broker.admin.create_topic(topic, 2)
         wait_until(lambda: len(ends.refresh(0.5).ends) == 2, 60, "the topic to be back")
-        wait_until(lambda: len(commits._membership.assigned()) == 2, 60, "its partitions to be assigned")
+        wait_until(lambda: len(commits.membership.assigned()) == 2, 60, "its partitions to be assigned")
         commit(commits, {first: 5, second: 0})  # as before, but Kafka has forgotten that
         assert broker.admin.committed(f"{topic}-{how}") == {(topic, 0): 5, (topic, 1): 0}
 
@@ -93,7 +93,7 @@ def test_a_pattern_that_matches_nothing_yet(broker: Broker, topic: str) -> None:
         late = f"{topic}-late"
         broker.admin.create_topic(late)
         wait_until(lambda: ends.refresh(0.5).ends, 60, "the topic to be found")
-        wait_until(commits._membership.assigned, 60, "it to be assigned")
+        wait_until(commits.membership.assigned, 60, "it to be assigned")
         commit(commits, {TopicPartition(late, 0): 3})
         assert broker.admin.committed(topic) == {(late, 0): 3}
 

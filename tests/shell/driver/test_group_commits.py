@@ -29,7 +29,7 @@ def commits(mock_broker: MockCluster, topic: str) -> Iterator[GroupCommits]:
     try:
         log_ends.start()
         found.open()
-        found.begin(found.initial())
+        found.begin(found.first.start())
         yield found
     finally:
         mock_broker.clear_failures("OffsetCommit")
@@ -44,25 +44,25 @@ def refuse_commits(mock: MockCluster) -> None:
 
 def last_generation(commits: GroupCommits) -> int:
     """The last one that is reserved."""
-    return commits._membership.run_epoch.last_generation
+    return commits.membership.run_epoch.last_generation
 
 
 def test_no_batch_waits_for_its_own_commit(commits: GroupCommits, mock_broker: MockCluster, topic: str) -> None:
     """A commit is on its way when the batch goes on; the next batch's waits for it, and so does whoever asks."""
     tp = TopicPartition(topic, 0)
     mock_broker.round_trip_ms(int(1000 * QUICK_S / 4))
-    commits.commit({tp: 1}, generation=0, final=False)
+    commits.commit({tp: 1}, final=False)
     assert commits.committed() == {tp: 0}
-    commits.commit({tp: 2}, generation=0, final=False)
+    commits.commit({tp: 2}, final=False)
     assert commits.committed() == {tp: 1}
     assert commits.flush()
     assert commits.committed() == {tp: 2}
-    commits.commit({tp: 3}, generation=0, final=True)
+    commits.commit({tp: 3}, final=True)
     assert commits.committed() == {tp: 3}
     mock_broker.round_trip_ms(int(1000 * QUICK_S * 4))
-    commits.commit({tp: 4}, generation=0, final=False)
+    commits.commit({tp: 4}, final=False)
     assert not commits.flush(), "a slow coordinator holds nothing up"
-    commits.commit({tp: 5}, generation=0, final=False)
+    commits.commit({tp: 5}, final=False)
     assert commits.committed() == {tp: 3}, "the slow commit is still under way"
     wait_until(lambda: commits.committed() == {tp: 5}, 10, "what came while it was under way")
 
@@ -75,7 +75,7 @@ def test_a_commit_that_failed_is_tried_again(
     monkeypatch.setattr(group_commits, "RETRY_S", 0.1)
     tp = TopicPartition(topic, 0)
     refuse_commits(mock_broker)
-    commits.commit({tp: 1}, generation=0, final=False)
+    commits.commit({tp: 1}, final=False)
     wait_until(lambda: commits.totals()["failures"] >= 2, 10, "the second failure")
     assert not commits.flush(0.1)
     assert commits.totals()["pending_ms"] >= 100, "it has been due for as long as that"
@@ -97,19 +97,23 @@ def test_generations_are_reserved_long_before_they_are_used_up(
     monkeypatch.setattr(group_commits, "RETRY_S", 0.1)
     monkeypatch.setattr(group_commits, "START_S", 30.0)
     tp, last = TopicPartition(topic, 0), last_generation(commits)
-    commits.commit({tp: 1}, generation=last - GENERATION_BLOCK // 2, final=True)
+    used = [last - GENERATION_BLOCK // 2]
+    commits.follow(lambda: used[-1])
+    commits.commit({tp: 1}, final=True)
     assert last_generation(commits) == last
     refuse_commits(mock_broker)
     for generation in (last - 50, last - 1):
         began = time.monotonic()
-        commits.commit({tp: 2}, generation=generation, final=False)
+        used.append(generation)
+        commits.commit({tp: 2}, final=False)
         assert time.monotonic() - began < 15, "nothing waits for a block that is not needed yet"
     monkeypatch.setattr(group_commits, "START_S", 2.0)
     with pytest.raises(CohortError, match="all generations reserved"):
-        commits.commit({tp: 3}, generation=last, final=False)
+        used.append(last)
+        commits.commit({tp: 3}, final=False)
     mock_broker.clear_failures("OffsetCommit")
     wait_until(lambda: last_generation(commits) == last + GENERATION_BLOCK, 10, "another block")
-    commits.commit({tp: 3}, generation=last, final=True)
+    commits.commit({tp: 3}, final=True)
     assert (commits.committed(), last_generation(commits)) == ({tp: 3}, last + GENERATION_BLOCK)
 
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
+from sparkcohort.runtime.kafka.membership_state import Committed
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
@@ -57,43 +57,12 @@ def test_it_owns_what_it_subscribes_to_and_commits_with_metadata(broker: Broker,
         assert shown.group_instance_id.startswith("cohort-")
 
 
-def test_a_committed_offset_goes_down_by_reset_only(broker: Broker, topic: str) -> None:
-    """Law I6: a lower offset is replaced by what is there, unless it is a reset; also for a run that is new."""
-    broker.admin.create_topic(topic, 4)
-    first = TopicPartition(topic, 0)
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        membership.commit({first: (7, "")})
-        assert membership.commit({first: (5, "")}) == {first: 7}
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        assert membership.commit({first: (5, "")}) == {first: 7}
-        assert membership.commit({first: (5, "")}, reset=True) == {first: 5}
-
-
-def test_reservations_over_restarts(broker: Broker, topic: str) -> None:
-    """Run numbers count up, generations go on where the last run's block ended, committed offsets stay as they are."""
-    broker.admin.create_topic(topic, 4)
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        run_epoch = membership.reserve(everything(topic, offset=3), pin="abcd")
-        assert (run_epoch.first_generation, run_epoch.last_generation) == (0, 1000)
-        membership.commit({TopicPartition(topic, 1): (9, run_epoch.metadata())})
-        membership.reserve(everything(topic))
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        run_epoch = membership.reserve(everything(topic))
-        assert run_epoch.own is not None
-        assert (run_epoch.own.run, run_epoch.first_generation) == (2, 2000)
-    assert broker.admin.committed(topic) == {(topic, 0): 3, (topic, 1): 9, (topic, 2): 3, (topic, 3): 3}
-
-
 def test_it_never_fetches(broker: Broker, topic: str) -> None:
     """The membership has no assignment as far as the client is concerned: nothing can be fetched."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
         join(membership, 20)
-        assert membership._jobs.run(membership._client().assignment, 5, "assignment") == []
+        assert membership._client().assignment() == []
         assert len(membership.assigned()) == 4
 
 
@@ -143,32 +112,6 @@ def test_a_newer_driver_takes_over_at_once(broker: Broker, topic: str) -> None:
                 older.commit({TopicPartition(topic, 0): (99, "")})
             assert newer.commit({TopicPartition(topic, 0): (1, "")}) == {TopicPartition(topic, 0): 1}
             assert newer.failure() is None
-
-
-def test_a_newer_driver_that_never_reserves_gives_way(broker: Broker, topic: str) -> None:
-    """One that joins and dies before it has a run number leaves the older one in place."""
-    broker.admin.create_topic(topic, 4)
-    with member(broker.bootstrap, topic) as older:
-        join(older, 20)
-        older.reserve(everything(topic))
-        with member(broker.bootstrap, topic) as newer:
-            join(newer, 20)
-        wait_until(lambda: older.state is MembershipState.WATCHING, 10, "the older one to be fenced")
-        assert older.commit({TopicPartition(topic, 0): (5, "")}, 30) == {TopicPartition(topic, 0): 5}
-        assert older.failure() is None
-
-
-def test_two_sources_share_a_group(broker: Broker, topic: str) -> None:
-    """Other topics give another instance id: both live in one group, each with its own partitions."""
-    other = f"{topic}-b"
-    broker.admin.create_topic(topic, 4)
-    broker.admin.create_topic(other, 2)
-    with member(broker.bootstrap, topic) as one, member(broker.bootstrap, other, 2, group__id=topic) as two:
-        join(one, 20)
-        join(two, 20)
-        wait_until(lambda: (len(one.assigned()), len(two.assigned())) == (4, 2), 10, "both assigned")
-        assert one.commit({TopicPartition(topic, 0): (1, "")})
-        assert two.commit({TopicPartition(other, 0): (1, "")})
 
 
 @contextmanager
@@ -296,26 +239,6 @@ def test_commits_are_retried_over_a_rebalance(broker: Broker, topic: str) -> Non
                 guest.poll(0.02)
             guest.close()
         assert membership.failure() is None
-
-
-def test_topics_that_come_later_are_subscribed(broker: Broker, topic: str) -> None:
-    """A pattern's topics change: the membership follows what the metadata say."""
-    other = f"{topic}-b"
-    broker.admin.create_topic(topic, 4)
-    topics: dict[str, int] = {}
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribePattern": topic, **SESSION}
-    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: dict(topics))
-    try:
-        join(membership, 20)
-        assert membership.assigned() == frozenset()
-        topics[topic] = 4
-        wait_until(lambda: len(membership.assigned()) == 4, 20, "the first topic")
-        broker.admin.create_topic(other, 2)
-        topics[other] = 2
-        wait_until(lambda: len(membership.assigned()) == 6, 20, "the second topic")
-        assert membership.commit({TopicPartition(other, 1): (1, "")}, 20)
-    finally:
-        membership.close()
 
 
 def test_closing_keeps_the_static_member(broker: Broker, topic: str) -> None:

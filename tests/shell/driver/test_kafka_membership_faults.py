@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,8 +19,7 @@ from sparkcohort.cli.simulate.live_case import case_of_kafka
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
-from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.driver.kafka_membership import CommitDelayed, GroupMembership
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
@@ -141,37 +139,8 @@ def test_a_thawed_driver_stops_and_the_newer_one_goes_on(
         assert older.ask("state")["state"] == "ended"
 
 
-def test_a_killed_driver_is_replaced_at_once(broker: Broker, topic: str) -> None:
-    """The next one does not wait for the session of the dead one to end."""
-    broker.admin.create_topic(topic, 4)
-    options = options_of(broker.bootstrap, topic, session__timeout__ms="60000")
-    with Driver(options) as older:
-        assert older.first["run"] == 1
-    with member(options) as newer:
-        began = time.monotonic()
-        start(newer, topic)
-        assert time.monotonic() - began < 30, "half of a session"
-        assert newer.run_epoch.own is not None
-        assert newer.run_epoch.own.run == 2
-
-
-@pytest.mark.thorough("a broker is stopped and started")
-def test_a_broker_stopped_for_longer_than_a_session(guarded: Broker, topic: str) -> None:
-    """The membership and its commits survive the group coordinator's absence."""
-    guarded.admin.create_topic(topic, 4)
-    with member(options_of(guarded.bootstrap, topic)) as membership:
-        start(membership, topic)
-        guarded.stop()
-        with pytest.raises(CommitDelayed):
-            membership.commit(offsets(topic, 5, ""), 4)
-        guarded.start()
-        assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
-        assert membership.failure() is None
-        assert guarded.admin.committed(topic)[(topic, 0)] == 6
-
-
 def test_a_broker_paused_for_longer_than_a_session(guarded: Broker, topic: str) -> None:
-    """The same when it keeps its connections and says nothing."""
+    """It keeps its connections and says nothing: the membership and its commits survive that."""
     guarded.admin.create_topic(topic, 4)
     with member(options_of(guarded.bootstrap, topic)) as membership:
         start(membership, topic)

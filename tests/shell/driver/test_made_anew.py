@@ -252,7 +252,7 @@ def test_asynchronous_progress_commits_nothing_of_the_old_topic_to_the_new_one(
         call("commit", end)
         session = call.reader._session
         assert session is not None
-        assert session._commits.flush(10)
+        assert session.commits.flush(10)
         assert broker.admin.committed(topic).get((topic, 0), 0) == 0
         call("commit", last)
         wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 160}, 10, "the commit")

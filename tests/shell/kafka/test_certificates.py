@@ -14,7 +14,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion
 from sparkcohort.runtime.kafka.handover import AskingState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.handover import take_over
+from sparkcohort.runtime.shell.driver import handover
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
@@ -281,11 +281,12 @@ def test_clients_of_a_hand_over_are_let_go(
         raise CohortError("the query is ending")
 
     monkeypatch.setattr(HandoverClient, "close", heard)
+    monkeypatch.setattr(handover, "ask", lambda client, timeout_ms, _: ask(client, timeout_ms, ends))
     trust = javas_store.with_name("gone.p12")
     trust.write_bytes(javas_store.read_bytes())
     given = options(secure, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
     trust.unlink()
     with pytest.raises(CohortError, match="the query is ending"):
-        take_over(given, ends)
+        handover.take_over(given)
     assert closed
     assert any("No such file" in line and line.endswith("tried again") for line in caplog.messages)

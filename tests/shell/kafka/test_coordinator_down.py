@@ -41,7 +41,7 @@ def nobody():
 
 def look():
     assert looked.look(frozenset([place])) is None
-    return looked.is_asking
+    return looked._question is not None
 
 def asking(name, ask):
     while not ended.wait(0.05):

@@ -128,13 +128,7 @@ def test_a_claim_waits_for_a_driver_that_may_live() -> None:
     assert h.step_asking(away, looked(PARKED), 20_001)[0].state is AskingState.CLAIMING
 
 
-EVENTS: tuple[h.RunningEvent, ...] = (
-    h.RequestAnswered(OTHER),
-    h.Planned(),
-    h.ReachedCleanPoint(),
-    h.CommitsTaken(),
-    h.CommitsDelayed(),
-)
+EVENTS: tuple[h.HandoverRecord | h.RunningEvent, ...] = (OTHER, *h.RunningEvent)
 B, C, K, P = RunningState
 AFTER = {  # by state, in the order of EVENTS; of one that has heard already, so B reaches K
     B: (B, B, K, B, B),
@@ -154,9 +148,9 @@ def test_the_one_that_runs(state: RunningState) -> None:
 
 def test_a_clean_point_without_a_request_is_just_that() -> None:
     """The request that comes then stops the query at once."""
-    running = h.step_running(RunningSide(), h.ReachedCleanPoint())
+    running = h.step_running(RunningSide(), h.RunningEvent.CLEAN_POINT)
     assert running == RunningSide(C)
-    assert h.step_running(running, h.RequestAnswered(ASK)) == RunningSide(K, ASK)
+    assert h.step_running(running, ASK) == RunningSide(K, ASK)
 
 
 def test_the_laws_in_drawn_runs() -> None:

@@ -44,17 +44,15 @@ def events(call: int, request: int) -> dict[type, s.MembershipEvent]:
         s.Fenced("FENCED_INSTANCE_ID"),
         s.LoginFailed(REFUSED),
         s.StepFailed(DENIED),
-        s.Describing(),
         s.OffsetsFetched(call, {TP: Committed(7, "")}),
         s.CommitAnswered(call, {TP: 8}, tuple(parts("orders-1"))),
-        s.UnknownTopicOrPartition(call),
         s.CallFailed(call, "no answer"),
         s.CallRefused(call, DENIED),
         s.Join(),
         s.Close(),
         s.FetchRequested(request, (TP,)),
         s.CommitRequested(request, {TP: (5, "x")}, False, {}, {}),
-        s.ReserveRequested(request, {TP: 5}, "", "", False, {}, {}),
+        s.ReserveRequested(request, {TP: 5}, "", "", {}, {}),
     )
     return {type(event): event for event in samples}
 
@@ -118,13 +116,6 @@ def waiting(act: Callable[[MembershipWorld], None]) -> Callable[[], MembershipWo
     return make
 
 
-def verifying() -> MembershipWorld:
-    """A commit was answered UNKNOWN_TOPIC_OR_PARTITION."""
-    world = waiting(lambda world: world.commit({TP: 5}))()
-    world.feed(s.UnknownTopicOrPartition(world.membership.calls))
-    return world
-
-
 def preparing() -> MembershipWorld:
     """A commit after a rebalance: it is not known what is committed."""
     world = joined()
@@ -171,7 +162,6 @@ WORLDS: dict[str, Callable[[], MembershipWorld]] = {
     "reserving": waiting(MembershipWorld.reserve),
     "preparing": preparing,
     "committing": waiting(lambda world: world.commit({TP: 5})),
-    "verifying": verifying,
     "watching": watching,
     "ended": ended,
     "closed": closed,
@@ -346,24 +336,6 @@ def test_an_older_run_never_commits_after_a_newer_one(acts: list[tuple[int, str]
     for number, story in acts:
         for what in STORIES[story]:
             drivers.act(number, what)
-
-
-def test_two_drivers_of_which_the_newer_wins() -> None:
-    """The older one reserves, the newer one takes over, the older one thaws, and ends."""
-    drivers = Drivers()
-    for number in (0, 1):
-        for what in ("start", "join", "wait", "reserve", "commit"):
-            drivers.act(number, what)
-    for what in ("join", "commit", "wait", "commit"):
-        drivers.act(0, what)
-    drivers.act(1, "poll")
-    for what in ("wait",) * 8 + ("join", "wait", "commit"):
-        drivers.act(1, what)
-    older, newer = (world.membership for world in drivers.worlds)
-    assert older.state is ENDED and older.failure is not None and older.failure.error == "FENCED_INSTANCE_ID"
-    assert older.successor is not None and older.successor.run == 2
-    assert newer.state is MEMBER
-    assert {decode(known.metadata).run for known in drivers.store.values()} == {2}
 
 
 # --- commits --------------------------------------------------------------------------------------------

@@ -17,9 +17,8 @@ from sparkcohort.runtime.kafka.run_epoch import (
     decode,
     encode,
     latest,
-    pinned,
     plan_of,
-    planned,
+    starts_beside,
 )
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -165,9 +164,9 @@ def test_pinned_start() -> None:
     zero, one, two = (TopicPartition("t", number) for number in range(3))
     text = encode(CommitMetadata(1, 1000, "a", pin="abcd"))
     committed = {zero: (5, text), one: (0, text), two: (7, encode(CommitMetadata(1, 1000, "a")))}
-    assert pinned(committed, "abcd") == {zero: 5, one: 0}
-    assert pinned(committed, "other") == {}
-    assert pinned({zero: (None, text)}, "abcd") == {}
+    assert starts_beside(committed, pin="abcd") == {zero: 5, one: 0}
+    assert starts_beside(committed, pin="other") == starts_beside(committed) == {}
+    assert starts_beside({zero: (None, text)}, pin="abcd") == {}
 
 
 def test_a_record_of_its_own_supersedes_nobody() -> None:
@@ -194,10 +193,5 @@ def test_planned_start() -> None:
     zero, one, end = TopicPartition("t", 0), TopicPartition("t", 1), {TopicPartition("t", 0): 9}
     text = encode(CommitMetadata(1, 1000, "a", pin="abcd", plan=plan_of(end, {})))
     committed = {zero: (5, text), one: (7, encode(CommitMetadata(1, 1000, "a", pin="abcd")))}
-    assert planned(committed, plan_of(end, {})) == {zero: 5}
-    assert (
-        planned(committed, plan_of({}, {}))
-        == planned(committed, "")
-        == planned({zero: (None, text)}, plan_of(end, {}))
-        == {}
-    )
+    assert starts_beside(committed, plan=plan_of(end, {})) == {zero: 5}
+    assert starts_beside(committed, plan=plan_of({}, {})) == {}

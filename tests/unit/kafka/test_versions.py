@@ -18,9 +18,8 @@ from sparkcohort.runtime.kafka.run_epoch import (
     RunEpoch,
     decode,
     encode,
-    pinned,
     plan_of,
-    planned,
+    starts_beside,
 )
 from sparkcohort.runtime.protocol.offsets_json import ids_in, read
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -90,7 +89,7 @@ def test_a_first_batch_planned_by_one_is_replayed_by_the_other() -> None:
     plan = plan_of({ZERO: 9}, {})
     text = encode(CommitMetadata(1, 1000, "a", pin="ab12", plan=plan))
     for each in (text, later(text)):
-        assert pinned({ZERO: (5, each)}, "ab12") == planned({ZERO: (5, each)}, plan) == {ZERO: 5}
+        assert starts_beside({ZERO: (5, each)}, pin="ab12", plan=plan) == {ZERO: 5}
 
 
 def test_a_hand_over_between_two_versions() -> None:

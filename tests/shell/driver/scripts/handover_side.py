@@ -118,7 +118,7 @@ def main(folder: Path, options: dict[str, str], kill: str, silence_ms: int) -> i
     handover.SIGN_MS = silence_ms
     points.around(HandoverClient, "look", lambda *_: "look")
     points.around(HandoverClient, "write", lambda _, record: str(record.answer))
-    points.around(HandoverWatch, "reach", lambda *_: "reach")
+    points.around(HandoverWatch, "reach", lambda *_, **__: "reach")
     points.around(GroupCommits, "begin", lambda *_: "reserve")
     points.around(GroupCommits, "open", lambda *_, **__: "open")
     try:

@@ -44,14 +44,14 @@ def main() -> None:
     options, step, how = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     session = Session(parse(options), ASSIGNORS)
     session.open()
-    session.begin(session.initial())
+    session.begin(session.commits.first.start())
     closers = sorted(session._ending._closers, key=lambda closer: closer[0])
     session._ending._closers[:] = [
         (order, watched(order.name, close, struck=number == step)) for number, (order, close) in enumerate(closers)
     ]
     if how == "hangs":
         session._ending._closers.append((Order.LOCK, lambda: threading.Event().wait()))
-    say(run=session.run().run_id, port=session.run().port, steps=[order.name for order, _ in closers])
+    say(run=session.group.endpoint.run_id, port=session.group.endpoint.port, steps=[order.name for order, _ in closers])
     if how == "blocked":
         Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}).list_topics(timeout=60)
     sys.stdin.read()
