@@ -32,10 +32,6 @@ class Watched:
         self.log_ends, self.loss = log_ends, DataLoss(log_ends, fail=fail)
         self.ids = dict(log_ends.snapshot().ids)
 
-    def is_another(self) -> bool:
-        """Whether the topic is known to be another one."""
-        return bool(self.log_ends.snapshot().ids) and self.log_ends.snapshot().ids != self.ids
-
     def find_losses(self, start: dict[TopicPartition, int], now: float) -> Losses:
         """The decision at this time, upon answers of now."""
         return self.loss.find_losses(start, self.ids, self.log_ends.refresh(2), now)
@@ -65,48 +61,6 @@ def watched(
         log_ends.close()
 
 
-def make_anew(broker: Broker, topic: str, records: int) -> None:
-    """Delete the topic and create it with so many records in each of two partitions."""
-    broker.admin.delete_topic(topic)
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 2 * records, partitions=2)
-
-
-@pytest.mark.parametrize("length", [160, 40, 100])
-def test_a_topic_made_anew_is_lost_whatever_its_length(broker: Broker, topic: str, length: int) -> None:
-    """It is read no further at once, and ends the query when no broker says otherwise; the error names both ids."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 200, partitions=2)
-    start = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 100}
-    with watched(broker, topic) as of:
-        assert of.find_losses(start, 0.0) == Losses(ids=of.ids)
-        make_anew(broker, topic, length)
-        wait_until(of.is_another, 20, "the new id")
-        losses = of.find_losses(start, 1.0)
-        assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
-        with pytest.raises(DriverDataLoss, match="was deleted and created anew") as caught:
-            of.believed(start, 1.0)
-        (new,) = of.log_ends.snapshot().ids.values()
-    assert caught.value.error == "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"
-    assert all(word in str(caught.value) for word in (of.ids[topic], new, f"{topic}-0, {topic}-1", "failOnDataLoss"))
-
-
-def test_a_topic_made_anew_is_read_from_its_beginning(broker: Broker, topic: str) -> None:
-    """With failOnDataLoss=false all its partitions go on at the new beginning, under the new id, and all is well then."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 200, partitions=2)
-    start = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 7}
-    with watched(broker, topic, fail=False) as of:
-        of.find_losses(start, 0.0)
-        make_anew(broker, topic, 160)
-        wait_until(of.is_another, 20, "the new id")
-        of.find_losses(start, 1.0)
-        losses = of.believed(start, 1.0)
-        assert losses == Losses(reset=dict.fromkeys(start, 0), ids=of.log_ends.snapshot().ids)
-        of.ids = dict(losses.ids)
-        assert of.find_losses(dict.fromkeys(start, 0), 99.0) == Losses(ids=of.ids)
-
-
 def test_a_shortened_log_is_noticed(broker: Broker, topic: str) -> None:
     """A position behind the log's end is held, and a loss once that has been said for as long as a leader may lag."""
     broker.admin.create_topic(topic, 1)
@@ -119,18 +73,6 @@ def test_a_shortened_log_is_noticed(broker: Broker, topic: str) -> None:
         with pytest.raises(DriverDataLoss, match=f"{topic}-0 offset was changed from 100 to 40"):
             of.find_losses(start, LAG_S)
         assert of.find_losses({TopicPartition(topic, 0): 40}, 2 * LAG_S) == Losses(ids=of.ids)
-
-
-def test_a_leader_that_lags_has_lost_nothing(broker: Broker, topic: str) -> None:
-    """A log that is as long as it should be again ends the doubt; the next one begins anew."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 40)
-    behind, there = {TopicPartition(topic, 0): 41}, {TopicPartition(topic, 0): 40}
-    with watched(broker, topic, fail=True) as of:
-        for number in range(1, 30):
-            losses = of.find_losses(there if number % 4 == 0 else behind, number * LAG_S / 3)
-            assert losses.reset == {}
-            assert bool(losses.doubted) == (number % 4 != 0)
 
 
 def test_a_broker_that_does_not_answer_confirms_nothing(guarded: Broker, topic: str) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import cast
@@ -66,10 +65,6 @@ class Kafka:
         if answer is not None:
             raise answer
         self.record = record
-
-    def has_heard(self, request: str) -> bool:
-        """Whether the record says so."""
-        return self.record.request == request and self.record.answer is HandoverAnswer.CONFIRMED
 
     def close(self) -> None:
         """No client to let go of."""
@@ -208,33 +203,6 @@ def test_commits_of_a_later_batch_are_waited_for_anew(monkeypatch: pytest.Monkey
         assert not kafka.tried(HandoverAnswer.PARKED)
 
 
-def test_batches_keep_nobody_from_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each of them finds its commits late, whoever asks next is heard all the same."""
-    monkeypatch.setattr(handover, "COMMITS_S", 0.01)
-    kafka, over = Kafka(CONFIRMED, None), time.monotonic() + 10
-    with watching(kafka, lambda _: False) as watch:
-        wait_until(lambda: watch.requested, 5, "a request")
-        number = 0
-        while not kafka.has_heard("another") and time.monotonic() < over:
-            batch(watch, number := number + 1)
-            if number % 20 == 0:
-                kafka.record = replace(REQUESTED, request="another")
-        assert kafka.has_heard("another")
-
-
-def test_where_nobody_watches_any_more_nobody_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """The request that was heard is void: no batch stops for it, says so, or leaves something to do."""
-    kafka = Kafka(CONFIRMED, None)
-    with watching(kafka) as watch:
-        wait_until(lambda: watch.requested, 5, "a request")
-        watch._fail(CohortError("the background thread cohort-handover is given up: no memory"))
-        caplog.clear()
-        caplog.set_level(logging.INFO, "sparkcohort.handover")
-        assert not watch.requested
-        batches(watch)
-        assert caplog.messages == []
-
-
 def asks(conf: dict[str, str], group: str, place: TopicPartition, record: HandoverRecord) -> None:
     """As whoever may.  Raises KafkaException for who may not."""
     written = [Position(*place, 0, encode_handover(record))]
@@ -288,52 +256,3 @@ def test_a_fenced_driver_says_so_to_the_one_that_goes_on(
     asks(conf, topic, places[0], replace(REQUESTED, target=NEWER))  # as whoever hands over next: the word stops nobody
     with watching(HandoverClient(conf, topic, lambda: places), run=NEWER) as again:
         wait_until(lambda: again.requested, 30, "the request")
-
-
-@pytest.mark.parametrize(
-    ("stands", "answer", "tries"),
-    [(replace(REQUESTED, target=NEWER), None, {0}), (REQUESTED, DENIED, {1}), (REQUESTED, DELAYED, range(1, 100))],
-    ids=["a request", "denied", "delayed"],
-)
-def test_a_farewell_that_cannot_be_said(
-    stands: HandoverRecord, answer: CohortError | None, tries: Container[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes no request's place, and the end of the query waits for it no longer than for a moment."""
-    monkeypatch.setattr(handover, "FAREWELL_S", 0.5)
-    kafka = Kafka(stands, answer)
-    with watching(kafka, successor=lambda: NEWER):
-        wait_until(lambda: kafka.looks, 30, "a look")
-    assert kafka.record == stands
-    assert len(kafka.tried(HandoverAnswer.FENCED)) in tries
-
-
-def test_a_driver_that_may_read_its_requests_and_not_answer_them(
-    guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A real broker that refuses: the query runs on; with the permission it hears the request, and hands over."""
-    tries: list[HandoverAnswer] = []
-    write = HandoverClient.write
-
-    def counted(client: HandoverClient, record: HandoverRecord) -> None:
-        tries.append(record.answer)
-        write(client, record)
-
-    monkeypatch.setattr(HandoverClient, "write", counted)
-    caplog.set_level(logging.INFO, "sparkcohort.handover")
-    guarded.admin.create_topic(topic, 2)
-    guarded.admin.allow("alice", "topic", topic, "read", "describe")
-    guarded.admin.allow("alice", "group", topic + SUFFIX, "describe")
-    place = TopicPartition(topic, 0)
-    anybody, alice = {"bootstrap.servers": guarded.bootstrap}, guarded.sasl_conf("alice")
-    asks(anybody, topic, place, REQUESTED)
-    with watching(HandoverClient(alice, topic, lambda: [place])) as watch:
-        wait_until(lambda: tries, 30, "an answer")
-        batches(watch)
-        wait_until(lambda: len(tries) >= 3, 30, "further tries")
-        assert not watch.requested
-        assert caplog.text.count("no driver can ask this query to hand over") == 1
-        guarded.admin.allow("alice", "group", topic + SUFFIX, "read")
-        wait_until(lambda: watch.handed_over, 30, "the request to be heard")
-        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
-            watch.check()
-    assert HandoverAnswer.PARKED.value in guarded.admin.committed_metadata(topic + SUFFIX)[topic, 0]

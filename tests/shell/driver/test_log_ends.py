@@ -17,7 +17,7 @@ from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker, Cluster
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
-from tests.kit.waiting import hold_for, wait_until
+from tests.kit.waiting import wait_until
 
 SILENT_MS = 5_000
 
@@ -39,41 +39,6 @@ def refusal(bootstrap: str, **more: str) -> tuple[str, str]:
     with log_ends(bootstrap, **more) as ends, pytest.raises(CohortError) as caught:
         ends.start()
     return caught.value.error, str(caught.value)
-
-
-def test_ends_follow_the_producer(mock_broker: MockCluster, topic: str) -> None:
-    """What was written before the call is in the answer."""
-    mock_broker.create_topic(topic, 3)
-    producer = Producer({"bootstrap.servers": mock_broker.bootstrap})
-    with log_ends(mock_broker.bootstrap, subscribe=topic) as ends:
-        ends.start()
-        assert ends.snapshot().ends == {TopicPartition(topic, number): 0 for number in range(3)}
-        for count in range(1, 6):
-            producer.produce(topic, b"x", partition=1)
-            producer.flush()
-            snapshot = ends.refresh(2)
-            assert snapshot.ends[TopicPartition(topic, 1)] == count
-            assert snapshot.unreachable == {}
-        assert ends.topics() == {topic: 3}
-
-
-def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: MockCluster, topic: str) -> None:
-    """However often ends are asked for, brokers are asked at most every 20 ms; nobody asking, nothing is sent."""
-    mock_broker.create_topic(topic, 3)
-    with log_ends(mock_broker.bootstrap, subscribe=topic, metadata__max__age__ms="60000") as ends:
-        ends.start()
-        rounds = 0
-
-        def counted() -> bool:
-            nonlocal rounds
-            rounds += 1
-            return not ends.refresh(1).unreachable
-
-        hold_for(counted, 1.0, "answers", every_s=0.0)
-        assert rounds <= 60
-        answers = ends.snapshot().answer
-        hold_for(lambda: True, 1.0, "no question", every_s=0.5)
-        assert ends.snapshot().answer - answers <= 1  # what was under way
 
 
 def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:

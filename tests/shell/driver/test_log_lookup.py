@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 
@@ -114,9 +113,3 @@ def test_an_open_transaction_is_told_of(
     (warning,) = [each.getMessage() for each in caplog.records if each.name == "sparkcohort.log_lookup"]
     assert warning.startswith(f"{topic}-1: open transactions hold ")
     assert "kafka-transactions find-hanging" in warning
-
-
-def test_nobody_is_asked_for_nothing(lookup: LogLookup) -> None:
-    """Before the status is asked for there is no thread, and no answer."""
-    assert lookup.starts() == {}
-    assert "cohort-log-lookup" not in {thread.name for thread in threading.enumerate()}

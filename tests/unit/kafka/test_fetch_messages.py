@@ -341,16 +341,6 @@ def test_every_garbled_answer(
         assert all(0 <= one.start <= one.end <= len(garbled) for one in answer.partitions)
 
 
-@given(data=st.binary(max_size=80))
-def test_noise(data: bytes) -> None:
-    """Anything behind the right number."""
-    for read, _, number in READERS:
-        try:
-            read(int_(number) + data, 4 + len(data), number)
-        except MalformedResponse:
-            continue
-
-
 def test_a_tag_that_is_too_short() -> None:
     """A diverging epoch of no bytes at the very end of the answer."""
     begin = int_(3) + b"\0" + int_(0) + short(0) + int_(0) + b"\2" + ONE + b"\2"

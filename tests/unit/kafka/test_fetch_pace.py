@@ -6,7 +6,7 @@ import pytest
 
 from sparkcohort.runtime.kafka.fetch_messages import Node
 from sparkcohort.runtime.shell.kafka import reconnect_backoff
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, weightiest
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
@@ -14,7 +14,6 @@ from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
     Distrusted,
     TransportError,
-    UnsupportedBroker,
 )
 
 
@@ -76,14 +75,6 @@ def test_metadata_that_are_refused() -> None:
         now += due / 100
     assert gaps[0] < 0.2
     assert 48 <= gaps[-1] <= 72
-
-
-def test_of_several_brokers_the_most_telling_answer() -> None:
-    """One that could not be reached says less than one that refuses us, and that less than one that we refuse."""
-    errors = [kind("") for kind in (Distrusted, TransportError, ConnectionRefused, UnsupportedBroker)]
-    assert [type(each) for each in sorted(errors, key=weightiest)] == [
-        TransportError, UnsupportedBroker, ConnectionRefused, Distrusted,
-    ]  # fmt: skip
 
 
 def test_librdkafka_is_held_back() -> None:

@@ -45,37 +45,6 @@ def test_what_has_moved_only() -> None:
     assert session.request({ONE: at(9)}) == Request((0, 0), {ONE: at(9)}, frozenset())
 
 
-def test_what_is_to_be_told_anew() -> None:
-    """A partition that the broker knows already makes the request full, in place of the session; a new one doesn't."""
-    session = FetchSession()
-    session.request({ONE: at(0)})
-    session.record_answer(77)
-    assert session.request({ONE: at(0), TWO: at(0)}, frozenset({TWO})).session == (77, 1)
-    session.record_answer(77)
-    assert session.request({ONE: at(0), TWO: at(0)}, frozenset({TWO})) == Request(
-        (77, 0), {ONE: at(0), TWO: at(0)}, frozenset()
-    )
-    session.record_answer(78)
-    assert session.request({ONE: at(0), TWO: at(0)}) == Request((78, 1), {}, frozenset())
-
-
-def test_a_session_that_is_lost() -> None:
-    """The broker doesn't know it any more: a new one, without the old one's number."""
-    session = FetchSession()
-    session.request({ONE: at(0)})
-    session.record_answer(77)
-    session.drop_session()
-    assert session.request({ONE: at(0)}) == Request((0, 0), {ONE: at(0)}, frozenset())
-
-
-def test_a_broker_without_sessions() -> None:
-    """Number 0: every request is full."""
-    session = FetchSession()
-    for _ in range(3):
-        assert session.request({ONE: at(0)}) == Request((0, 0), {ONE: at(0)}, frozenset())
-        session.record_answer(0)
-
-
 def test_epochs_begin_again_at_one() -> None:
     """Behind the last one; 0 would begin a session."""
     session = FetchSession(77, 2**31 - 1, {ONE: at(0)})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from sparkcohort.runtime.kafka.leader_epochs import (
@@ -50,16 +48,3 @@ def test_only_later_leaders_are_asked(now: dict[TopicPartition, int], asked: dic
 def test_answers(ends: dict[TopicPartition, int | None], expected: EpochComparison) -> None:
     """An epoch that ends before the position has been cut there."""
     assert compare_ends({ZERO: ObservedEpochs(100, 3)}, {ZERO: Question(3, 4)}, ends) == expected
-
-
-def test_many_partitions_are_compared_in_one_go() -> None:
-    """Of which every leader has changed: ten times as many take ten times as long, not a hundred times."""
-
-    def took_s(count: int) -> float:
-        every = [TopicPartition("t", number) for number in range(count)]
-        known, now = {tp: ObservedEpochs(100, 3) for tp in every}, dict.fromkeys(every, 4)
-        began = time.process_time()
-        assert len(compare_ends(known, new_questions(known, now), dict.fromkeys(every, 100)).sound) == count
-        return time.process_time() - began
-
-    assert min(took_s(3_000) for _ in range(9)) < 40 * min(took_s(300) for _ in range(9))
