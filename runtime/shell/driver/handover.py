@@ -115,8 +115,7 @@ class HandoverWatch:
         """
         self._client, self._run, self._flush, self._on_parked = client, run, flush, parked
         self._successor = successor
-        self._fenced_runs: frozenset[str] = frozenset()  # that stand in Kafka as fenced by this run
-        self._fencings = 0
+        self._fenced_runs: frozenset[str] = frozenset()  # by this run, as they say
         self._farewell_over = False  # the successor has its record, or can't get one
         self._changed = threading.Condition()
         self._running = RunningSide()
@@ -152,7 +151,7 @@ class HandoverWatch:
     @property
     def fencings(self) -> int:
         """How many drivers this run has fenced that still ran."""
-        return self._fencings
+        return len(self._fenced_runs)
 
     @property
     def handed_over(self) -> bool:
@@ -312,14 +311,13 @@ class HandoverWatch:
         """Count each driver that says it was fenced by this run, when its word is first read."""
         for record in records:
             if record.request not in self._fenced_runs:
-                self._fencings += 1
                 log.warning(
                     "group %s: a driver on %s still ran when this query took the group over, and was fenced: unless this is "
                     "a deploy, the job was started twice",
                     self._client.group_id,
                     printable(record.text, machine.LONGEST_TEXT),
                 )
-        self._fenced_runs = frozenset(record.request for record in records)
+        self._fenced_runs |= {record.request for record in records}
 
     def _fail(self, error: CohortError) -> None:
         """The query goes on, and can't be asked any more."""

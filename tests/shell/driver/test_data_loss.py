@@ -36,15 +36,6 @@ class Watched:
         """The decision at this time, upon answers of now."""
         return self.loss.find_losses(start, self.ids, self.log_ends.refresh(2), now)
 
-    def believed(self, start: dict[TopicPartition, int], since: float) -> Losses:
-        """The decision when the time of a doubt that began at ``since`` is over."""
-
-        def decided() -> Losses | None:
-            losses = self.find_losses(start, since + LAG_S)
-            return losses if losses.reset else None
-
-        return wait_until(decided, 20, "enough answers to be believed")
-
 
 @contextmanager
 def watched(
@@ -59,34 +50,6 @@ def watched(
         yield Watched(log_ends, fail=fail)
     finally:
         log_ends.close()
-
-
-def test_a_shortened_log_is_noticed(broker: Broker, topic: str) -> None:
-    """A position behind the log's end is held, and a loss once that has been said for as long as a leader may lag."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 40)
-    start = {TopicPartition(topic, 0): 100}
-    with watched(broker, topic) as of:
-        for number in range(9):
-            losses = of.find_losses(start, 0.9 * LAG_S * number / 8)
-            assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
-        with pytest.raises(DriverDataLoss, match=f"{topic}-0 offset was changed from 100 to 40"):
-            of.find_losses(start, LAG_S)
-        assert of.find_losses({TopicPartition(topic, 0): 40}, 2 * LAG_S) == Losses(ids=of.ids)
-
-
-def test_a_broker_that_does_not_answer_confirms_nothing(guarded: Broker, topic: str) -> None:
-    """What was heard of the log's end before doesn't count, however long ago the doubt began."""
-    guarded.admin.create_topic(topic, 1)
-    produce(guarded.bootstrap, topic, 40)
-    start = {TopicPartition(topic, 0): 100}
-    with watched(guarded, topic) as of:
-        assert of.find_losses(start, 0.0).doubted
-        assert of.find_losses(start, 1.0).doubted
-        guarded.pause()
-        wait_until(lambda: of.log_ends.refresh(0.2).unreachable, 20, "the silence to be noticed")
-        assert of.find_losses(start, 3 * LAG_S) == Losses(ids=of.ids)
-        guarded.resume()
 
 
 def test_deleted_partitions(broker: Broker, topic: str) -> None:
@@ -179,3 +142,18 @@ def test_a_deposed_leader_makes_no_loss_of_what_its_successor_has() -> None:
     told = Snapshot({tp: 1100}, {}, frozenset({tp}), {"t": "id"}, 6, 6, {tp: 5})
     with pytest.raises(DriverDataLoss, match="Under leader epoch 4 it went to 1000 at least; the leader of epoch 5"):
         loss.find_losses({tp: 1000}, {}, told, 6.0)
+
+
+def test_a_shortened_log_is_a_loss_once_brokers_have_said_so() -> None:
+    """For as long as a leader may lag; one that doesn't answer confirms nothing, however long ago the doubt began."""
+    tp, loss = TopicPartition("t", 0), DataLoss(cast("LogEnds", DeposedLeaders()), fail=True)
+
+    def losses(answer: int, now: float, silent: Mapping[TopicPartition, str]) -> Losses:
+        told = Snapshot({tp: 40}, silent, frozenset({tp}), {"t": "id"}, answer, answer)
+        return loss.find_losses({tp: 100}, {}, told, now)
+
+    assert set(losses(1, 0.0, {}).doubted) == set(losses(2, 0.9 * LAG_S, {}).doubted) == {tp}
+    assert losses(3, 3 * LAG_S, {tp: "no answer"}) == Losses(ids={"t": "id"})
+    assert losses(4, 4 * LAG_S, {}).doubted and losses(5, 4.5 * LAG_S, {}).doubted
+    with pytest.raises(DriverDataLoss, match="t-0 offset was changed from 100 to 40"):
+        losses(6, 5 * LAG_S, {})

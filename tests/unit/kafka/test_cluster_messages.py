@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,21 +25,7 @@ from sparkcohort.runtime.kafka.fetch_messages import NO_ID, MalformedResponse, M
 from sparkcohort.runtime.protocol.consumer_protocol import encode_assignment
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-
-
-def short(number: int) -> bytes:
-    """An int16, as the others by their size."""
-    return struct.pack(">h", number)
-
-
-def int_(number: int) -> bytes:
-    """An int32."""
-    return struct.pack(">i", number)
-
-
-def long(number: int) -> bytes:
-    """An int64."""
-    return struct.pack(">q", number)
+from tests.kit.packed import int16, int32, int64
 
 
 def test_a_question_for_metadata() -> None:
@@ -59,17 +43,17 @@ def test_topics_ids() -> None:
 def test_a_question_for_offsets() -> None:
     """ListOffsetsRequest v6: as a consumer, the isolation level, and no epoch of the leader's."""
     specs = {TopicPartition("a", 0): LATEST, TopicPartition("b", 1): 7, TopicPartition("a", 5): -2}
-    a = b"\2a" + b"\3" + int_(0) + int_(-1) + long(-1) + b"\0" + int_(5) + int_(-1) + long(-2) + b"\0" + b"\0"
-    b = b"\2b" + b"\2" + int_(1) + int_(-1) + long(7) + b"\0" + b"\0"
-    assert OffsetsQuestion(specs, committed=True).body() == int_(-1) + b"\1" + b"\3" + a + b + b"\0"
-    assert OffsetsQuestion({}, committed=False).body() == int_(-1) + b"\0" + b"\1" + b"\0"
+    a = b"\2a" + b"\3" + int32(0) + int32(-1) + int64(-1) + b"\0" + int32(5) + int32(-1) + int64(-2) + b"\0" + b"\0"
+    b = b"\2b" + b"\2" + int32(1) + int32(-1) + int64(7) + b"\0" + b"\0"
+    assert OffsetsQuestion(specs, committed=True).body() == int32(-1) + b"\1" + b"\3" + a + b + b"\0"
+    assert OffsetsQuestion({}, committed=False).body() == int32(-1) + b"\0" + b"\1" + b"\0"
 
 
 OFFSETS = b"".join(
     (
-        int_(6) + b"\0" + int_(0) + b"\2" + b"\2a" + b"\3",
-        int_(0) + short(0) + long(-1) + long(60) + int_(2) + b"\0",
-        int_(5) + short(6) + long(-1) + long(-1) + int_(-1) + b"\0",
+        int32(6) + b"\0" + int32(0) + b"\2" + b"\2a" + b"\3",
+        int32(0) + int16(0) + int64(-1) + int64(60) + int32(2) + b"\0",
+        int32(5) + int16(6) + int64(-1) + int64(-1) + int32(-1) + b"\0",
         b"\0" + b"\0",
     )
 )
@@ -83,7 +67,7 @@ def test_offsets() -> None:
     }
 
 
-COORDINATOR = int_(7) + b"\0" + int_(0) + short(0) + b"\0" + int_(3) + b"\2h" + int_(9092) + b"\0"
+COORDINATOR = int32(7) + b"\0" + int32(0) + int16(0) + b"\0" + int32(3) + b"\2h" + int32(9092) + b"\0"
 
 
 def test_a_groups_coordinator() -> None:
@@ -95,10 +79,10 @@ def test_a_groups_coordinator() -> None:
 ASSIGNMENT = encode_assignment((TopicPartition("t", 3),))
 GROUP = b"".join(
     (
-        int_(8) + b"\0" + int_(0) + b"\2" + short(0) + b"\2g" + b"\7Stable" + b"\1" + b"\1" + b"\3",
+        int32(8) + b"\0" + int32(0) + b"\2" + int16(0) + b"\2g" + b"\7Stable" + b"\1" + b"\1" + b"\3",
         b"\2m" + b"\2i" + b"\2c" + b"\3/h" + b"\2x" + bytes([len(ASSIGNMENT) + 1]) + ASSIGNMENT + b"\0",
         b"\2n" + b"\0" + b"\2d" + b"\3/k" + b"\1" + b"\1" + b"\0",
-        int_(-(2**31)) + b"\0" + b"\0",
+        int32(-(2**31)) + b"\0" + b"\0",
     )
 )
 
@@ -118,29 +102,29 @@ def test_a_group() -> None:
 def test_a_question_where_epochs_end() -> None:
     """OffsetForLeaderEpochRequest v4: as a consumer, the leader's own epoch before the one that is asked about."""
     body = (
-        int_(-1)
+        int32(-1)
         + b"\3"
         + b"\2a"
         + b"\3"
-        + int_(0)
-        + int_(7)
-        + int_(3)
+        + int32(0)
+        + int32(7)
+        + int32(3)
         + b"\0"
-        + int_(5)
-        + int_(8)
-        + int_(6)
+        + int32(5)
+        + int32(8)
+        + int32(6)
         + b"\0"
         + b"\0"
     )
-    body += b"\2b" + b"\2" + int_(1) + int_(2) + int_(1) + b"\0" + b"\0" + b"\0"
+    body += b"\2b" + b"\2" + int32(1) + int32(2) + int32(1) + b"\0" + b"\0" + b"\0"
     assert EpochEndsQuestion({"a": {0: (7, 3), 5: (8, 6)}, "b": {1: (2, 1)}}).body() == body
 
 
 EPOCHS_END = b"".join(
     (
-        int_(4) + b"\0" + int_(0) + b"\3",
-        b"\2a" + b"\3" + short(0) + int_(0) + int_(2) + long(60) + b"\0",
-        short(74) + int_(5) + int_(-1) + long(-1) + b"\0" + b"\0",
+        int32(4) + b"\0" + int32(0) + b"\3",
+        b"\2a" + b"\3" + int16(0) + int32(0) + int32(2) + int64(60) + b"\0",
+        int16(74) + int32(5) + int32(-1) + int64(-1) + b"\0" + b"\0",
         b"\2b" + b"\1" + b"\0",
         b"\0",
     )
@@ -161,18 +145,18 @@ def test_a_leave_group_request() -> None:
 
 
 LEFT = (
-    int_(5)
+    int32(5)
     + b"\0"
-    + int_(0)
-    + short(0)
+    + int32(0)
+    + int16(0)
     + b"\3"
     + b"\2m"
     + b"\2i"
-    + short(0)
+    + int16(0)
     + b"\0"
     + b"\2n"
     + b"\0"
-    + short(25)
+    + int16(25)
     + b"\0\0"
 )
 

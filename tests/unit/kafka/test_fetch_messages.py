@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -32,23 +31,9 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     metadata_request,
     varint,
 )
+from tests.kit.packed import int16, int32, int64
 
 ONE, OTHER = bytes(range(16)), bytes(range(16, 32))
-
-
-def short(number: int) -> bytes:
-    """An int16, as the others by their size."""
-    return struct.pack(">h", number)
-
-
-def int_(number: int) -> bytes:
-    """An int32."""
-    return struct.pack(">i", number)
-
-
-def long(number: int) -> bytes:
-    """An int64."""
-    return struct.pack(">q", number)
 
 
 def test_unsigned_varints() -> None:
@@ -60,14 +45,14 @@ def test_unsigned_varints() -> None:
 
 def test_a_request_has_a_header_of_version_two() -> None:
     """Length, api key, version, correlation id, client id (not compact), tags."""
-    said = short(1) + short(13) + int_(7) + short(3) + b"abc" + b"\0" + b"body"
-    assert framed(FETCH, FETCH_VERSION, 7, "abc", b"body") == int_(len(said)) + said
+    said = int16(1) + int16(13) + int32(7) + int16(3) + b"abc" + b"\0" + b"body"
+    assert framed(FETCH, FETCH_VERSION, 7, "abc", b"body") == int32(len(said)) + said
 
 
 def test_a_request_before_flexible_versions_has_no_tags() -> None:
     """Header v1."""
-    header = short(1) + short(11) + int_(7) + short(3) + b"abc"
-    assert framed(FETCH, 11, 7, "abc", b"body") == int_(len(header) + 4) + header + b"body"
+    header = int16(1) + int16(11) + int32(7) + int16(3) + b"abc"
+    assert framed(FETCH, 11, 7, "abc", b"body") == int32(len(header) + 4) + header + b"body"
 
 
 @pytest.mark.parametrize(
@@ -98,11 +83,11 @@ def test_a_metadata_request() -> None:
 
 def test_a_fetch_request() -> None:
     """FetchRequest v13, field for field; a topic may come more than once, in the order that is wanted."""
-    partition = int_(5) + int_(4) + long(2**40) + int_(3) + long(-1) + int_(65_536) + b"\0"
-    unknown = int_(6) + int_(-1) + long(0) + int_(-1) + long(-1) + int_(9) + b"\0"
-    body = int_(-1) + int_(20) + int_(1) + int_(4 << 20) + b"\1" + int_(77) + int_(2)
+    partition = int32(5) + int32(4) + int64(2**40) + int32(3) + int64(-1) + int32(65_536) + b"\0"
+    unknown = int32(6) + int32(-1) + int64(0) + int32(-1) + int64(-1) + int32(9) + b"\0"
+    body = int32(-1) + int32(20) + int32(1) + int32(4 << 20) + b"\1" + int32(77) + int32(2)
     body += b"\4" + ONE + b"\2" + partition + b"\0" + OTHER + b"\2" + unknown + b"\0" + ONE + b"\2" + unknown + b"\0"
-    body += b"\2" + OTHER + b"\3" + int_(1) + int_(2) + b"\0"
+    body += b"\2" + OTHER + b"\3" + int32(1) + int32(2) + b"\0"
     body += b"\7rack-1" + b"\0"
     six = {6: FetchPartition(-1, 0, -1, 9)}
     assert body == fetch_request(
@@ -119,21 +104,21 @@ def test_a_fetch_request() -> None:
 
 def test_a_metadata_request_of_brokers_without_ids() -> None:
     """MetadataRequest v7: strings and arrays as before KIP-482."""
-    assert metadata_request(["a", "ü"], 7) == int_(2) + short(1) + b"a" + short(2) + b"\xc3\xbc" + b"\0"
+    assert metadata_request(["a", "ü"], 7) == int32(2) + int16(1) + b"a" + int16(2) + b"\xc3\xbc" + b"\0"
 
 
 @pytest.mark.parametrize("version", [12, 11])
 def test_a_fetch_request_by_names(version: int) -> None:
     """FetchRequest v12 is v13 but for the names; v11 has no epoch of the last record, no tags and longer lengths."""
     tags, flexible = (b"\0", True) if version == 12 else (b"", False)
-    name = b"\2t" if flexible else short(1) + b"t"
-    one = b"\2" if flexible else int_(1)
-    last = int_(3) if flexible else b""
-    partition = int_(5) + int_(4) + long(2**40) + last + long(-1) + int_(65_536) + tags
-    body = int_(-1) + int_(20) + int_(1) + int_(4 << 20) + b"\0" + int_(77) + int_(2)
+    name = b"\2t" if flexible else int16(1) + b"t"
+    one = b"\2" if flexible else int32(1)
+    last = int32(3) if flexible else b""
+    partition = int32(5) + int32(4) + int64(2**40) + last + int64(-1) + int32(65_536) + tags
+    body = int32(-1) + int32(20) + int32(1) + int32(4 << 20) + b"\0" + int32(77) + int32(2)
     body += one + name + one + partition + tags
-    body += one + name + one + int_(1) + tags
-    body += (b"\1" if flexible else short(0)) + tags
+    body += one + name + one + int32(1) + tags
+    body += (b"\1" if flexible else int16(0)) + tags
     assert body == fetch_request(
         max_wait_ms=20,
         min_bytes=1,
@@ -149,15 +134,15 @@ def test_a_fetch_request_by_names(version: int) -> None:
 
 METADATA = b"".join(
     (
-        int_(9) + b"\0" + int_(0),  # header, throttle
-        b"\3" + int_(1) + b"\2h" + int_(9092) + b"\0\0" + int_(2) + b"\3h2" + int_(9093) + b"\3r2" + b"\0",
-        b"\0" + int_(1),  # the cluster's id is null
+        int32(9) + b"\0" + int32(0),  # header, throttle
+        b"\3" + int32(1) + b"\2h" + int32(9092) + b"\0\0" + int32(2) + b"\3h2" + int32(9093) + b"\3r2" + b"\0",
+        b"\0" + int32(1),  # the cluster's id is null
         b"\3",
-        short(0) + b"\2t" + ONE + b"\0" + b"\3",
-        short(0) + int_(0) + int_(1) + int_(7) + b"\2" + int_(1) + b"\2" + int_(1) + b"\1" + b"\0",
-        short(5) + int_(1) + int_(-1) + int_(-1) + b"\1\1\2" + int_(2) + b"\0",
-        int_(-(2**31)) + b"\0",
-        short(3) + b"\2u" + NO_ID + b"\0" + b"\1" + int_(0) + b"\0",
+        int16(0) + b"\2t" + ONE + b"\0" + b"\3",
+        int16(0) + int32(0) + int32(1) + int32(7) + b"\2" + int32(1) + b"\2" + int32(1) + b"\1" + b"\0",
+        int16(5) + int32(1) + int32(-1) + int32(-1) + b"\1\1\2" + int32(2) + b"\0",
+        int32(-(2**31)) + b"\0",
+        int16(3) + b"\2u" + NO_ID + b"\0" + b"\1" + int32(0) + b"\0",
         b"\0",
     )
 )
@@ -177,14 +162,14 @@ def test_a_metadata_answer() -> None:
 
 METADATA_7 = b"".join(
     (
-        int_(9) + int_(0),  # header, throttle
-        int_(2) + int_(1) + short(1) + b"h" + int_(9092) + short(-1),
-        int_(2) + short(2) + b"h2" + int_(9093) + short(2) + b"r2",
-        short(-1) + int_(1),  # the cluster's id is null
-        int_(2) + short(0) + short(1) + b"t" + b"\0" + int_(2),
-        short(0) + int_(0) + int_(1) + int_(7) + int_(1) + int_(1) + int_(1) + int_(1) + int_(0),
-        short(5) + int_(1) + int_(-1) + int_(-1) + int_(0) + int_(0) + int_(1) + int_(2),
-        short(3) + short(1) + b"u" + b"\0" + int_(0),
+        int32(9) + int32(0),  # header, throttle
+        int32(2) + int32(1) + int16(1) + b"h" + int32(9092) + int16(-1),
+        int32(2) + int16(2) + b"h2" + int32(9093) + int16(2) + b"r2",
+        int16(-1) + int32(1),  # the cluster's id is null
+        int32(2) + int16(0) + int16(1) + b"t" + b"\0" + int32(2),
+        int16(0) + int32(0) + int32(1) + int32(7) + int32(1) + int32(1) + int32(1) + int32(1) + int32(0),
+        int16(5) + int32(1) + int32(-1) + int32(-1) + int32(0) + int32(0) + int32(1) + int32(2),
+        int16(3) + int16(1) + b"u" + b"\0" + int32(0),
     )
 )
 
@@ -225,7 +210,7 @@ def test_a_metadata_answer_without_ids() -> None:
 def test_a_broker_whose_address_is_none_is_left_out(host: bytes, port: int, why: str) -> None:
     """And named, on one line; the others are there."""
     named = varint(len(host) + 1) + host
-    data = METADATA.replace(b"\3h2" + int_(9093), named + int_(port))
+    data = METADATA.replace(b"\3h2" + int32(9093), named + int32(port))
     told = metadata_answer(data, len(data), 9)
     assert told.nodes == {1: Node("h", 9092)}
     (words,) = told.unusable
@@ -243,12 +228,12 @@ def test_addresses_that_may_be_some(host: str) -> None:
 
 FETCHED = b"".join(
     (
-        int_(3) + b"\0" + int_(250) + short(0) + int_(55) + b"\2" + ONE + b"\4",
-        int_(0) + short(0) + long(100) + long(90) + long(0),
-        b"\2" + long(11) + long(5) + b"\0" + int_(-1) + b"\5data" + b"\0",
-        int_(1) + short(1) + long(-1) + long(-1) + long(-1) + b"\0" + int_(2) + b"\0" + b"\0",
-        int_(2) + short(0) + long(8) + long(8) + long(0) + b"\1" + int_(-1) + b"\1",
-        b"\2" + b"\0\x0d" + int_(4) + long(6) + b"\0" + b"\1\2xy",
+        int32(3) + b"\0" + int32(250) + int16(0) + int32(55) + b"\2" + ONE + b"\4",
+        int32(0) + int16(0) + int64(100) + int64(90) + int64(0),
+        b"\2" + int64(11) + int64(5) + b"\0" + int32(-1) + b"\5data" + b"\0",
+        int32(1) + int16(1) + int64(-1) + int64(-1) + int64(-1) + b"\0" + int32(2) + b"\0" + b"\0",
+        int32(2) + int16(0) + int64(8) + int64(8) + int64(0) + b"\1" + int32(-1) + b"\1",
+        b"\2" + b"\0\x0d" + int32(4) + int64(6) + b"\0" + b"\1\2xy",
         b"\0\0",
     )
 )
@@ -271,11 +256,11 @@ def test_a_fetch_answer() -> None:
 FETCHED_12 = FETCHED.replace(ONE, b"\2t")
 FETCHED_11 = b"".join(
     (
-        int_(3) + int_(250) + short(0) + int_(55) + int_(1) + short(1) + b"t" + int_(3),
-        int_(0) + short(0) + long(100) + long(90) + long(0),
-        int_(1) + long(11) + long(5) + int_(-1) + int_(4) + b"data",
-        int_(1) + short(1) + long(-1) + long(-1) + long(-1) + int_(-1) + int_(2) + int_(-1),
-        int_(2) + short(0) + long(8) + long(8) + long(0) + int_(0) + int_(-1) + int_(0),
+        int32(3) + int32(250) + int16(0) + int32(55) + int32(1) + int16(1) + b"t" + int32(3),
+        int32(0) + int16(0) + int64(100) + int64(90) + int64(0),
+        int32(1) + int64(11) + int64(5) + int32(-1) + int32(4) + b"data",
+        int32(1) + int16(1) + int64(-1) + int64(-1) + int64(-1) + int32(-1) + int32(2) + int32(-1),
+        int32(2) + int16(0) + int64(8) + int64(8) + int64(0) + int32(0) + int32(-1) + int32(0),
     )
 )
 
@@ -343,8 +328,8 @@ def test_every_garbled_answer(
 
 def test_a_tag_that_is_too_short() -> None:
     """A diverging epoch of no bytes at the very end of the answer."""
-    begin = int_(3) + b"\0" + int_(0) + short(0) + int_(0) + b"\2" + ONE + b"\2"
-    partition = int_(0) + short(0) + long(1) * 3 + b"\1" + int_(-1) + b"\1"
+    begin = int32(3) + b"\0" + int32(0) + int16(0) + int32(0) + b"\2" + ONE + b"\2"
+    partition = int32(0) + int16(0) + int64(1) * 3 + b"\1" + int32(-1) + b"\1"
     data = begin + partition + b"\1\0\0"
     with pytest.raises(MalformedResponse):
         fetch_answer(data, len(data), 3)

@@ -122,34 +122,28 @@ def test_what_was_seen_counts_when_it_is_gone() -> None:
     assert (own.run, own.generation) == (8, 8000)
 
 
-def test_only_a_later_run_supersedes() -> None:
-    """Its own record, older ones and foreign text do not end a run; a higher number does."""
-    reservation = RunEpoch("a")
-    reservation = reservation.observe([encode(CommitMetadata(3, 3000, "z"))])
-    own = reservation.next([encode(CommitMetadata(3, 3000, "z"))])
-    assert own.run == 4
-    reservation = reservation.confirm(own)
-    assert reservation.find_successor([encode(own), encode(CommitMetadata(3, 3000, "z")), "", "{}"]) is None
-    assert reservation.find_successor([encode(own), encode(CommitMetadata(5, 5000, "b"))]) == CommitMetadata(
-        5, 5000, "b"
-    )
+THIRD, OWN = CommitMetadata(3, 3000, "z"), CommitMetadata(4, 4000, "a")
+LATER, NAMESAKE = CommitMetadata(5, 5000, "b"), CommitMetadata(4, 4000, "b")
 
 
-def test_before_it_has_a_number_a_run_is_superseded_by_what_it_has_not_seen() -> None:
-    """Two that start at once: the one that reserves first wins, the other sees a number that was not there."""
-    reservation = RunEpoch("a")
-    seen = [encode(CommitMetadata(3, 3000, "z"))]
-    reservation = reservation.observe(seen)
-    assert reservation.find_successor(seen) is None
-    assert reservation.find_successor([encode(CommitMetadata(4, 4000, "b"))]) == CommitMetadata(4, 4000, "b")
-
-
-def test_equal_numbers_of_two_runs_are_told_apart() -> None:
-    """Should one number ever be given twice, it is not the same run."""
-    reservation = RunEpoch("a")
-    reservation = reservation.observe([])
-    reservation = reservation.confirm(CommitMetadata(1, 1000, "a"))
-    assert reservation.find_successor([encode(CommitMetadata(1, 1000, "b"))]) == CommitMetadata(1, 1000, "b")
+@pytest.mark.parametrize(
+    ("own", "there", "successor"),
+    [
+        (OWN, [THIRD, OWN], None),
+        (OWN, [OWN, LATER], LATER),
+        (OWN, [NAMESAKE], NAMESAKE),  # should one number ever be given twice, it is not the same run
+        (None, [THIRD], None),
+        (None, [NAMESAKE], NAMESAKE),  # of two that start at once the one that reserves first wins
+        (None, [OWN], None),  # Kafka took it without the run's having been told
+    ],
+)
+def test_only_a_later_run_supersedes(
+    own: CommitMetadata | None, there: list[CommitMetadata], successor: CommitMetadata | None
+) -> None:
+    """Its own record, older ones and foreign text do not end a run; a higher number does, before it has one any that it has not seen."""
+    run = RunEpoch("a").observe([encode(THIRD)])
+    run = run.confirm(own) if own else run
+    assert run.find_successor(["", "{}", *map(encode, there)]) == successor
 
 
 def test_the_newest_record_speaks_for_the_group() -> None:
@@ -167,14 +161,6 @@ def test_pinned_start() -> None:
     assert starts_beside(committed, pin="abcd") == {zero: 5, one: 0}
     assert starts_beside(committed, pin="other") == starts_beside(committed) == {}
     assert starts_beside({zero: (None, text)}, pin="abcd") == {}
-
-
-def test_a_record_of_its_own_supersedes_nobody() -> None:
-    """Also one that Kafka took without the run's having been told."""
-    reservation = RunEpoch("a")
-    reservation = reservation.observe([])
-    record = reservation.next([])
-    assert reservation.find_successor([encode(record)]) is None
 
 
 ENDS = st.dictionaries(st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 3)), st.integers(0, 3))
