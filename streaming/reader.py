@@ -199,7 +199,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         beginnings = session.beginnings_of_new(new) if new else {}
         # Records may have aged out since the batch was planned; the session has reported their loss.
         entering = {tp: min(offset, end[tp]) for tp, offset in beginnings.items()}
-        return planner.ranges_between(start, end, entering, session.accepted_starts(start, end))
+        return planner.ranges_between(
+            start, end, entering, session.loss.accepted_starts(start, end, self._options.unreachable)
+        )
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""
@@ -238,7 +240,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         policy, began = self._options.unreachable, time.monotonic()
         while True:
             snapshot = session.log_ends.refresh(REFRESH_S)
-            losses = session.losses(start, ids, snapshot)
+            losses = session.loss.find_losses(start, ids, snapshot, time.monotonic())
             held_partitions = hold.held_partitions(snapshot.unreachable, start, self._stops)
             situation = hold.Situation(
                 held_partitions, losses.doubted, self._stops is not None, waited_s=time.monotonic() - began

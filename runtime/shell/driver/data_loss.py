@@ -63,6 +63,7 @@ class DataLoss:
         self._lower_epochs: dict[TopicPartition, ObservedEpochs] = {}
         self._compared: tuple[object, int] = (None, 0)  # the epochs, and how many positions, of which all is settled
         self._cuts: Mapping[TopicPartition, int] = {}
+        self._accepted = Losses()  # what ``find_losses`` found last
 
     def remember(self, start: Mapping[TopicPartition, int], observed: Mapping[TopicPartition, ObservedEpochs]) -> None:
         """Remember what an earlier run has observed of the logs in which this one begins at ``start``."""
@@ -118,6 +119,12 @@ class DataLoss:
         Raises DriverDataLoss: PARTITIONS_DELETED; PARTITION_OFFSET_CHANGED for a recreated topic or a log that ends before its
         offset, once brokers have said so for as long as one may be behind, or for one that was cut (``compare``).
         """
+        self._accepted = self._find_losses(start, ids, snapshot, now)
+        return self._accepted
+
+    def _find_losses(
+        self, start: Mapping[TopicPartition, int], ids: Mapping[str, str], snapshot: Snapshot, now: float
+    ) -> Losses:
         all_ids = {**snapshot.ids, **self._ids, **ids}
         old = {topic: all_ids[topic] for topic in {tp.topic for tp in start} if topic in all_ids}
         signs = mismatches(
@@ -150,7 +157,6 @@ class DataLoss:
         self,
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
-        accepted: Losses,
         policy: hold.Policy,
     ) -> dict[TopicPartition, int]:
         """New starts of the partitions whose planned end lies before ``start``: where their logs begin now.
@@ -159,12 +165,13 @@ class DataLoss:
         batch, if the log still shows it.  Raises DriverDataLoss, or warns, of a loss that was not reported yet, partitions
         that the plan leaves out included.  A partition without any sign of a loss is left out.
         """
-        left_out = start.keys() - end.keys() - accepted.deleted
+        left_out = start.keys() - end.keys() - self._accepted.deleted
         if left_out:
             reason = f"Partitions {names_of(left_out)} were taken for deleted when this batch was planned."
             self._report_loss("PARTITIONS_DELETED", reason)
         back = {tp: start[tp] for tp, offset in end.items() if offset < start.get(tp, offset)}
-        starts = {tp: accepted.reset[tp] for tp in back if accepted.reset.get(tp) == end[tp]}
+        reset = self._accepted.reset
+        starts = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
         unknown = {tp: offset for tp, offset in back.items() if tp not in starts}
         resolved = self._resolve_loss(unknown, policy) if unknown else {}
         return {**starts, **{tp: min(offset, end[tp]) for tp, offset in resolved.items()}}
@@ -173,7 +180,7 @@ class DataLoss:
         """Where to go on after a loss; waits while it is in doubt (``hold``).  Raises DriverDataLoss."""
         began = time.monotonic()
         while True:
-            losses = self.find_losses(start, {}, self._log_ends.refresh(REFRESH_S), time.monotonic())
+            losses = self._find_losses(start, {}, self._log_ends.refresh(REFRESH_S), time.monotonic())
             if hold.decide_replay(policy, losses.doubted, time.monotonic() - began) is hold.HoldDecision.PLAN:
                 return losses.reset
             time.sleep(REFRESH_S)

@@ -12,12 +12,11 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from sparkcohort.assignors import Assignor
-from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
-from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
+from sparkcohort.runtime.shell.driver.data_loss import DataLoss
 from sparkcohort.runtime.shell.driver.fail_over import application_goes_on
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.group_run import GroupRun
@@ -56,7 +55,6 @@ class Session:
         self._begun = False
         self._bounded = False  # a query that ends by itself has no next run
         self._handed_over = False  # the driver before has stopped for this one
-        self._accepted = Losses()
 
     def open(self) -> None:
         """Take the lock of this instance id, find the topics and what the real group has.
@@ -200,12 +198,3 @@ class Session:
         beginnings = self.loss.beginnings(sorted(partitions))
         self.plans.seed(beginnings)
         return beginnings
-
-    def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
-        """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
-        self._accepted = self.loss.find_losses(start, ids, snapshot, time.monotonic())
-        return self._accepted
-
-    def accepted_starts(self, start: Offsets, end: Offsets) -> Offsets:
-        """``DataLoss.accepted_starts``, with what ``losses`` found last."""
-        return self.loss.accepted_starts(start, end, self._accepted, self._options.unreachable)
