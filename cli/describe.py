@@ -140,7 +140,7 @@ def _kafka_view(group: KafkaGroup, table: str, verbose: bool, row_filter: RowFil
 def _table(status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:
     if table == "members":
         view = views.members(status, verbose=verbose, select=row_filter.members)
-        rows = view.objects or ()
+        rows = list(view.objects or ())
         owned = counted(sum(row["partitions"] for row in rows), "partition")
         return replace(view, totals=(f"{_head(status, 'members', len(rows))}, {owned}",))
     view = views.offsets(status, verbose=verbose, select=row_filter.partitions)

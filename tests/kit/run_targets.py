@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+import msgspec
+
 from sparkcohort.assignors import Load
 from sparkcohort.cli.checkpoint import logs
 from sparkcohort.runtime import group as groups
@@ -272,7 +274,7 @@ KEYS = (
 
 TARGETS = (
     Target("subscription", subscriptions, _joins),
-    Target("assignment", assignments, lambda: [consumer_protocol.encode_assignment(Assignment((T0, T1), b"x"))]),
+    Target("assignment", assignments, lambda: [consumer_protocol.encode_assignment((T0, T1))]),
     Target(
         "messages", group_messages, lambda: map(codec.encode, MESSAGES), tuple(name.encode() for name in codec._KINDS)
     ),

@@ -30,7 +30,7 @@ class TokenEndpoint:
 
     def __init__(self, *, lifetime_s: float = 300, tls: Path | None = None) -> None:
         """``lifetime_s`` of the tokens."""
-        self.lifetime_s = lifetime_s
+        self.lifetime_s, self.drips = lifetime_s, False
         self.answer: tuple[int, bytes] | None = None
         self.requests: list[tuple[dict[str, str], dict[str, str]]] = []
         self.ended = threading.Event()
@@ -84,6 +84,11 @@ def _handler(endpoint: TokenEndpoint) -> type[QuietHandler]:
             form = {name: values[0] for name, values in parse_qs(body).items()}
             status, data = endpoint.given(dict(self.headers), form)
             self.send_response(status)
+            if endpoint.drips:
+                self.flush_headers()
+                while not endpoint.ended.wait(0.05):
+                    self.wfile.write(b"X")
+                return
             self.send_header("Content-Type", "application/json")
             self.send_header("Location", "/elsewhere")
             self.end_headers()

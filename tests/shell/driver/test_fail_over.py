@@ -12,7 +12,6 @@ from sparkcohort.assignors import ASSIGNORS
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group import new_group
 from sparkcohort.runtime.group.state import GroupConfig
-from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.coordinator.group_journal import Predecessor, RunIdentity
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
@@ -103,7 +102,7 @@ def test_who_goes_on_with_a_group_has_its_journal_before_its_members_find_it(
     monkeypatch.setenv("COHORT_HOME", str(tmp_path))
     jvm, kept = Executor(os.getpid(), started(os.getpid()) or 0, "driver", "host", 1), list[bool]()
     monkeypatch.setattr(fail_over, "driver_jvm", lambda: jvm)
-    former = Predecessor(RunIdentity("run", 4711, new_authority()), new_group(GroupConfig("g"), ConsumerEmbedded()))
+    former = Predecessor(RunIdentity("run", 4711, new_authority()), new_group(GroupConfig("g")))
     monkeypatch.setattr(group_run, "predecessor", lambda _: former)
 
     def opened(*_: object, **__: object) -> None:
