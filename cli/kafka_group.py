@@ -197,8 +197,8 @@ class KafkaGroup:
     def committed(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, tuple[int, str]]:
         """Offset and metadata of each partition (None: of all) that the group has committed."""
         with closing(GroupOffsets(self.conf, self.name)) as group:
-            wanted = self.partitions() if partitions is None else partitions
-            return self._do(lambda: group.committed(wanted, TIMEOUT_S))
+            requested = self.partitions() if partitions is None else partitions
+            return self._do(lambda: group.committed(requested, TIMEOUT_S))
 
     def reset(self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit ``offsets`` for a group without members.

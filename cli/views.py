@@ -246,7 +246,13 @@ def _by_generation(item: Mapping[str, Any]) -> str | None:
     generations: dict[int | None, list[tuple[str, int]]] = {}
     for each in sorted(item["current_assignment"], key=lambda each: each["generation"] or 0):
         generations.setdefault(each["generation"], []).append(_pair(each))
-    return " ".join(f"{ranges(each)}{'' if of is None else f'@{of}'}" for of, each in generations.items()) or None
+    return (
+        " ".join(
+            f"{ranges(each)}{'' if generation is None else f'@{generation}'}"
+            for generation, each in generations.items()
+        )
+        or None
+    )
 
 
 def _awaited(item: Mapping[str, Any]) -> str | None:

@@ -53,9 +53,9 @@ class KnownOffsets:
 
     def read(self, value: object) -> tuple[Offsets, Ids]:
         """The offsets and the known ids of their topics, not to be changed.  Raises MalformedOffsets, also for offsets below zero."""
-        for known_value, known in self._last:
+        for known_value, offsets_and_ids in self._last:
             if known_value == value:
-                return known
+                return offsets_and_ids
         return self._remember(value, read(value, "source offset", 0), ids_in(value))
 
     def write(self, offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:

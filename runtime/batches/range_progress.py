@@ -239,12 +239,12 @@ class RangeStep(NamedTuple):
     actions: tuple[Action, ...] = ()
 
 
-def begin(wanted: Range, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
+def begin(unread: Range, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
     """Start a range that is not empty."""
-    progress = RangeProgress(wanted, wanted.start, idle_s)
+    progress = RangeProgress(unread, unread.start, idle_s)
     if rules.topic_was_recreated:  # its offsets are those of the topic before: nothing is fetched until that is certain
         return RangeStep(_open(progress, LogQuestion.EXISTENCE, now))
-    return RangeStep(progress, (FetchFrom(wanted.start),))
+    return RangeStep(progress, (FetchFrom(unread.start),))
 
 
 def step(progress: RangeProgress, event: Event, rules: RangeRules, now: float, idle_s: float) -> RangeStep:
@@ -286,8 +286,8 @@ def step(progress: RangeProgress, event: Event, rules: RangeRules, now: float, i
 
 def where(progress: RangeProgress) -> str:
     """The range, for messages."""
-    wanted = progress.range
-    return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
+    unread = progress.range
+    return f"topic {unread.topic} partition {unread.partition} offsets [{unread.start}, {unread.end})"
 
 
 def _advance(progress: RangeProgress, next_offset: int, idle_s: float) -> RangeStep:
@@ -309,10 +309,10 @@ def _open(progress: RangeProgress, question: LogQuestion, now: float) -> RangePr
 
 
 def _meet_end(progress: RangeProgress, offset: int, now: float, idle_s: float) -> RangeStep:
-    moved = _advance(progress, offset, idle_s) if offset > progress.position else RangeStep(progress)
-    if offset >= progress.range.end or moved.progress.question is not None:
-        return moved
-    return RangeStep(_open(moved.progress, LogQuestion.LOG_END, now), moved.actions)
+    advance = _advance(progress, offset, idle_s) if offset > progress.position else RangeStep(progress)
+    if offset >= progress.range.end or advance.progress.question is not None:
+        return advance
+    return RangeStep(_open(advance.progress, LogQuestion.LOG_END, now), advance.actions)
 
 
 def _recover(
@@ -408,8 +408,8 @@ def _check_existence(
         return RangeStep(progress)
     if is_there:
         reason = f"the topic was deleted and created anew: its id was {rules.topic_id} and is {topic_id} now"
-        lost = _lose(progress, progress.range.end, reason, rules, idle_s)
-        return RangeStep(lost.progress, (ReportRecreated(), *lost.actions))
+        loss = _lose(progress, progress.range.end, reason, rules, idle_s)
+        return RangeStep(loss.progress, (ReportRecreated(), *loss.actions))
     if rules.fail_on_data_loss:
         message = (
             f"{where(progress)} can't be read: the cluster has no such partition (any more); create the topic, or set "
@@ -426,12 +426,12 @@ def _count_answer(progress: RangeProgress, now: float) -> tuple[RangeProgress, b
     return replace(progress, answers=answers, doubts=doubts), bool(doubts.believed(now))
 
 
-def _lose(progress: RangeProgress, to: int, reason: str, rules: RangeRules, idle_s: float) -> RangeStep:
-    """Records in [position, to) are lost: fail, or report it and go on behind them."""
-    message = f"Could not read records in offset [{progress.position}, {to}) of {where(progress)}: {reason}"
+def _lose(progress: RangeProgress, end: int, reason: str, rules: RangeRules, idle_s: float) -> RangeStep:
+    """Records in [position, end) are lost: fail, or report it and go on behind them."""
+    message = f"Could not read records in offset [{progress.position}, {end}) of {where(progress)}: {reason}"
     if rules.fail_on_data_loss:
         hint = "Records aged out or the topic was recreated; set failOnDataLoss to false to go on without them."
         return RangeStep(progress, (FailRange(DataLossError(f"[{DATA_LOSS}] {message}. {hint}", DATA_LOSS)),))
-    moved = _advance(replace(progress, stopped=False), to, idle_s)
-    fetch: tuple[Action, ...] = () if moved.progress.is_done else (FetchFrom(to),)
-    return RangeStep(moved.progress, (ReportLoss(message), *fetch, *moved.actions))
+    advance = _advance(replace(progress, stopped=False), end, idle_s)
+    fetch: tuple[Action, ...] = () if advance.progress.is_done else (FetchFrom(end),)
+    return RangeStep(advance.progress, (ReportLoss(message), *fetch, *advance.actions))

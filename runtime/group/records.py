@@ -153,8 +153,8 @@ class JoinsAnswered(GroupRecord, frozen=True):
     at_ms: int
 
     def _change(self, group: Group) -> Group:
-        answered = replace(group, joins=_drop_keys(group.joins, *self.member_ids))
-        return _arm_sessions(answered, self.member_ids, self.at_ms)
+        without_joins = replace(group, joins=_drop_keys(group.joins, *self.member_ids))
+        return _arm_sessions(without_joins, self.member_ids, self.at_ms)
 
 
 class SyncParked(GroupRecord, frozen=True):
@@ -359,8 +359,8 @@ class GroupResumed(GroupRecord, frozen=True):
 def _drop_keys(mapping: Mapping[str, V], *keys: str) -> Mapping[str, V]:
     if not any(key in mapping for key in keys):
         return mapping
-    gone = set(keys)
-    return {key: value for key, value in mapping.items() if key not in gone}
+    dropped_keys = set(keys)
+    return {key: value for key, value in mapping.items() if key not in dropped_keys}
 
 
 def _rename_key(mapping: Mapping[str, V], old: str, new: str) -> Mapping[str, V]:

@@ -216,7 +216,7 @@ class Coordinator:
 
     def _due(self) -> int | None:
         times = (groups.deadline(self.group), self.leadership.due())
-        return min((at for at in times if at is not None), default=None)
+        return min((due_ms for due_ms in times if due_ms is not None), default=None)
 
     def _tick(self) -> None:
         due = groups.deadline(self.group)

@@ -92,7 +92,7 @@ class Leadership:
     def due(self) -> int | None:
         """When ``tick`` has something to do."""
         times = (machine.deadline(self._member), self._round_due(), self.runner.deadline())
-        return min((at for at in times if at is not None), default=None)
+        return min((due_ms for due_ms in times if due_ms is not None), default=None)
 
     def tick(self) -> Reason | None:
         """Do what is due; the reason of a rebalance if one is."""

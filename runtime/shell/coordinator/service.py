@@ -219,7 +219,7 @@ class Service:
             if self._suspected(member):
                 return
             present = self._coordinator.members()
-            self._silent_until_ms = {name: at for name, at in self._silent_until_ms.items() if name in present}
+            self._silent_until_ms = {name: end_ms for name, end_ms in self._silent_until_ms.items() if name in present}
             self._silent_until_ms[member.member_id] = now_ms() + SILENT_MS
         log.warning(
             "the agent of %s on %s left a task without an answer; its tasks read directly for %.0f s",
@@ -271,7 +271,7 @@ class Service:
         if self._abilities is None:
             return calls.encode(calls.FetchedReply(late))
         silent = dict(map(_stuck, report.silent))
-        stuck = {tp: seen for tp, seen in silent.items() if owners.get(tp) == report.member}
+        stuck = {tp: suspicion for tp, suspicion in silent.items() if owners.get(tp) == report.member}
         barred = self._abilities.record_report(report.member, stuck, report.reached)
         to_try = tuple(calls.Barred(*tp, self._plans.planned_end(tp) or 0) for tp in barred)
         return calls.encode(calls.FetchedReply(late, to_try))

@@ -320,9 +320,9 @@ class GroupMembership:
             new, actions = machine.step(old, event, now_ms())
             answers = [each for each in actions if isinstance(each, s.MembershipAnswer)]
             answer = next((each for each in answers if each.request == self._requests), self._answer)
-            waiting = (*self._actions, *(each for each in actions if each not in answers))
+            pending_actions = (*self._actions, *(each for each in actions if each not in answers))
             # In one go: an error in between would lose an action that the machine waits for.
-            self._membership, self._actions, self._answer, self._failure = new, waiting, answer, new.failure
+            self._membership, self._actions, self._answer, self._failure = new, pending_actions, answer, new.failure
             if actions or (new.state, new.informed) != (old.state, old.informed):
                 self._changed.notify_all()
         if new.state is not old.state:

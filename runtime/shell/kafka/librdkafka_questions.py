@@ -59,7 +59,9 @@ class LibrdkafkaQuestions:
         try:
             with self._lock:
                 self._files.release_if_changed(self._drop)
-                admin = self._admin = self._admin or clients.new_admin(self._conf)
+                if self._admin is None:  # its length, and so its truth, is that of its queue
+                    self._admin = clients.new_admin(self._conf)
+                admin = self._admin
             return _answer(admin, question, node, timeout_s)
         except TimeoutError:
             raise TransportError(f"no answer to {question.name} in time") from None

@@ -99,8 +99,10 @@ def _by_client_credentials(out: dict[str, str]) -> None:
     """
     by_oidc = out.get(_MECHANISM) == "OAUTHBEARER" and out.get(_METHOD, "").lower() == "oidc" and PROVIDER not in out
     logs_in = out.get("security.protocol", "").startswith("sasl_")
-    other = out.get(_GRANT, "client_credentials") != "client_credentials" or out.get(_METADATA, "none") != "none"
-    if not by_oidc or not logs_in or other:
+    is_other_grant = (
+        out.get(_GRANT, "client_credentials") != "client_credentials" or out.get(_METADATA, "none") != "none"
+    )
+    if not by_oidc or not logs_in or is_other_grant:
         return
     missing = [name for name in (CLIENT_ID, CLIENT_SECRET, ENDPOINT) if not out.get(name)]
     if missing:

@@ -66,6 +66,9 @@ class _Content(msgspec.Struct):
     version: str = ""
 
 
+_CONTENT = msgspec.json.Decoder(_Content)
+
+
 def our_version() -> str:
     """The version of the installed sparkcohort; "" where it runs from its source folder."""
     try:
@@ -259,7 +262,7 @@ def _read(path: Path) -> Connection | None:
     """The connection in a file; None for another file, and for a stale one, which is removed."""
     try:
         status = path.stat()
-        content = msgspec.json.decode(path.read_bytes(), type=_Content)
+        content = _CONTENT.decode(path.read_bytes())
     except (OSError, ValueError, msgspec.DecodeError, RecursionError):  # not one of ours
         return None
     place = Place(content.host, content.boot, content.pids)

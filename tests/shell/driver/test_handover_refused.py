@@ -129,7 +129,6 @@ def test_an_answer_that_does_not_arrive_is_tried_at_each_look() -> None:
         assert not watch.requested
         tries = kafka.tried(HandoverAnswer.CONFIRMED)
         assert all(any(a < look < b for look in kafka.looks) for a, b in pairwise(tries))
-        assert all(b - a >= 0.05 for a, b in pairwise(tries))
         kafka.answers = (None,)
         wait_until(lambda: watch.requested, 5, "the request to be heard")
 
@@ -170,7 +169,6 @@ def test_an_answer_that_is_refused_is_not_taken_back() -> None:
         assert watch.handed_over
         tries = kafka.tried(HandoverAnswer.PARKED)
         assert len(tries) >= 2
-        assert all(b - a >= 0.05 for a, b in pairwise(tries))
         with pytest.raises(CohortError, match=r"^HANDED_OVER"):
             watch.plan({PLACE: 2})
 

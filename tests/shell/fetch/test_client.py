@@ -13,6 +13,7 @@ from confluent_kafka import ElectionType, KafkaError
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.agent.owned_buffers import OwnedBuffers
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.fetch import record_source
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
@@ -319,7 +320,7 @@ def test_what_goes_well_is_not_looked_at_again(pair: Cluster, topic: str, monkey
     """A trickle over many partitions costs what its records cost: nobody goes through all partitions for each."""
     pair.admin.create_topic(topic, 200)
     looks: Counter[str] = Counter()
-    for kind, name in ((FetchClient, "_go_through"), (Prefetcher, "_targets")):
+    for kind, name in ((FetchClient, "_go_through"), (OwnedBuffers, "_fetchable_partitions")):
         monkeypatch.setattr(kind, name, counted(looks, getattr(kind, name)))
     prefetcher = Prefetcher({"bootstrap.servers": pair.bootstrap}, columns=KAFKA_ROW)
     try:
@@ -334,7 +335,7 @@ def test_what_goes_well_is_not_looked_at_again(pair: Cluster, topic: str, monkey
             wait_until(lambda tp=tp: buffered(prefetcher)[tp].position == 1, 20, "the record")  # type: ignore[misc]
         assert before and looks == before
         prefetcher.revoke(partitions[:100])
-        wait_until(lambda: looks["_targets"] > before["_targets"], 20, "another look")
+        wait_until(lambda: looks["_fetchable_partitions"] > before["_fetchable_partitions"], 20, "another look")
     finally:
         prefetcher.close()
 
@@ -342,8 +343,8 @@ def test_what_goes_well_is_not_looked_at_again(pair: Cluster, topic: str, monkey
 def counted(calls: Counter[str], method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, each call of it counted by its name."""
 
-    def wrapper(*arguments: Any) -> Any:
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
         calls[method.__name__] += 1
-        return method(*arguments)
+        return method(*arguments, **keywords)
 
     return wrapper

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import client_credentials as oidc
 from sparkcohort.runtime.shell.kafka import clients, tokens
-from sparkcohort.runtime.shell.kafka.fetch.consumer_source import ConsumerSource
-from sparkcohort.runtime.shell.kafka.fetch.new_source import new_record_source
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
@@ -26,13 +25,11 @@ from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
 from tests.kit.polled import read_to
 from tests.kit.produce import produce
-from tests.kit.tier import of_tier
+from tests.kit.record_sources import by_librdkafka
 from tests.kit.token_endpoint import SECRET, TokenEndpoint
-from tests.kit.tokens import token
 from tests.kit.waiting import wait_until
 
 NO_END = 2**63 - 1
-LIFE_S = of_tier(quick=4.0, thorough=5.0)
 LEAST = {"subscribe": "t", "group.id": "g"}
 
 
@@ -49,35 +46,21 @@ def trusting(folder: Path) -> tuple[Path, Authority]:
     return path, authority
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("secure", [False, True])
-def test_lives_of_a_token(guarded: Broker, topic: str, tmp_path: Path, *, secure: bool) -> None:
-    """Our own client reads, beside the plain consumer and an administrator; one question for all of them in each life."""
+def test_all_kinds_of_clients_log_in(guarded: Broker, topic: str, tmp_path: Path) -> None:
+    """Our own client reads, beside the plain consumer and an administrator; one question for all of them."""
     guarded.admin.create_topic(topic)
     guarded.admin.allow("alice", "topic", topic, "read", "describe")
+    produce(guarded.bootstrap, topic, 10)
     tls, authority = trusting(tmp_path)
-    trust = {"https__ca__location": str(authority.path)} if secure else {}
-    with TokenEndpoint(lifetime_s=LIFE_S, tls=tls if secure else None) as endpoint:
+    with TokenEndpoint(tls=tls) as endpoint:
+        trust = {"https__ca__location": str(authority.path)}
         conf = conf_of(endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__scope="a b", **trust)
-        ours = new_record_source(conf, columns=KAFKA_ROW)
-        sources, looks, end = [ours, ConsumerSource(conf, columns=KAFKA_ROW)], clients.new_admin(conf), 0
-        assert isinstance(ours, FetchSource)
-        for source in sources:
-            source.assign({TopicPartition(topic, 0): (0, NO_END)})
-        ends = time.monotonic() + of_tier(quick=2, thorough=4) * LIFE_S
-        try:
-            while time.monotonic() < ends:
-                produce(guarded.bootstrap, topic, 10)
-                end += 10
-                for source in sources:
-                    read_to(source, end)
-                assert topic in looks.list_topics(topic, timeout=20).topics
-        finally:
-            for source in sources:
-                source.close()
-        assert ours._fetcher is not None
-        assert 2 <= len(endpoint.requests) <= 6
-        headers, form = endpoint.requests[0]
+        for kind in (RecordSource, by_librdkafka):
+            with closing(kind(conf, columns=KAFKA_ROW)) as source:
+                source.assign({TopicPartition(topic, 0): (0, NO_END)})
+                read_to(source, 10)
+        assert topic in clients.new_admin(conf).list_topics(topic, timeout=20).topics
+        ((headers, form),) = endpoint.requests
         assert form == {"grant_type": "client_credentials", "scope": "a b"}
         assert headers["Content-Type"] == "application/x-www-form-urlencoded"
 
@@ -142,14 +125,19 @@ def test_an_endpoint_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_until(lambda: "cohort-token-limit" not in {each.name for each in threading.enumerate()}, 30, "no thread")
 
 
-def test_an_endpoint_that_is_not_there() -> None:
-    """The error names it."""
+def test_an_endpoint_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that says nothing: the error names it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with TokenEndpoint() as endpoint:
         endpoint.url = f"http://user:hidden@127.0.0.1:{port}/token"
         with pytest.raises(CohortError, match=f"http://127.0.0.1:{port}/token gave no answer .*refused"):
             asked(endpoint)
+        monkeypatch.setattr(oidc, "LIMIT_S", 0.2)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            endpoint.url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
+            with pytest.raises(CohortError, match=r"gave no answer .*(timed out|not all of it)"):
+                asked(endpoint)
 
 
 def test_whom_https_trusts(tmp_path: Path) -> None:
@@ -185,7 +173,7 @@ def test_a_secret_that_is_wrong(guarded: Broker, caplog: pytest.LogCaptureFixtur
         conf = conf_of(
             endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__client__secret="Wr0ng-Secret-of-alice"
         )
-        source = FetchSource(conf, columns=KAFKA_ROW)
+        source = RecordSource(conf, columns=KAFKA_ROW)
         source.assign({TopicPartition("t", 0): (0, NO_END)})
 
         def complains() -> bool:
@@ -205,35 +193,3 @@ def test_a_secret_that_is_wrong(guarded: Broker, caplog: pytest.LogCaptureFixtur
         assert SECRET not in text
         assert "Wr0ng-Secret" not in text
         assert blob not in text
-
-
-def test_the_endpoint_goes_away_for_a_while(guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token in use lasts; when it is back, reading goes on."""
-    monkeypatch.setattr(tokens, "LEAST_PACE_S", 0.2)
-    monkeypatch.setattr(tokens, "MOST_PACE_S", 1.0)
-    guarded.admin.create_topic(topic)
-    guarded.admin.allow("alice", "topic", topic, "read", "describe")
-    with TokenEndpoint(lifetime_s=LIFE_S) as endpoint:
-        source = FetchSource(conf_of(endpoint, guarded.at["SASL_PLAINTEXT"]), columns=KAFKA_ROW)
-        source.assign({TopicPartition(topic, 0): (0, NO_END)})
-        produce(guarded.bootstrap, topic, 10)
-        read_to(source, 10)
-        endpoint.answer = 500, b""
-
-        def failed() -> bool:
-            source.poll(0.1)
-            return len(endpoint.requests) >= 3
-
-        wait_until(failed, 60, "questions in vain", every_s=0)
-        endpoint.answer = None
-        produce(guarded.bootstrap, topic, 10)
-        read_to(source, 20)
-        source.close()
-
-
-def test_tokens_are_not_json_web_tokens_of_lists() -> None:
-    """Claims that are no object are those of an opaque token."""
-    with TokenEndpoint() as endpoint:
-        head = token("a", 1).split(".")[0]
-        endpoint.answer = 200, json.dumps({"access_token": f"{head}.W10.", "expires_in": 60}).encode()
-        assert asked(endpoint)[2] == ""

@@ -52,13 +52,15 @@ def poll_once_each(
     """The answers of each poll, until all partitions have answered or the time is over; the end of a log and an error are answers, too."""
     if not positions:
         return
-    waiting, deadline = set(positions), time.monotonic() + timeout_s
+    open_partitions, deadline = set(positions), time.monotonic() + timeout_s
     with closing(RecordSource(conf, columns=columns)) as source:
         source.assign({tp: (offset, NO_END) for tp, offset in positions.items()})
-        while waiting and time.monotonic() < deadline:
-            events = [event for event in source.poll(POLL_S, MOST_RECORDS) if event.tp in waiting and is_answer(event)]
+        while open_partitions and time.monotonic() < deadline:
+            events = [
+                event for event in source.poll(POLL_S, MOST_RECORDS) if event.tp in open_partitions and is_answer(event)
+            ]
             source.unassign({event.tp for event in events})
-            waiting -= {event.tp for event in events}
+            open_partitions -= {event.tp for event in events}
             yield events
 
 
