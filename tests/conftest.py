@@ -74,6 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is for the other tier; the rest in units that one worker runs, the longest of the last run first."""
+    for item in items:
+        for marker in item.iter_markers("thorough"):
+            if not (len(marker.args) == 1 and isinstance(marker.args[0], str) and marker.args[0] and not marker.kwargs):
+                raise pytest.UsageError(f"{item.nodeid}: thorough has one text, the reason")
     if config.option.tier == "test":
         chosen = [item for item in items if item.get_closest_marker("thorough") is None]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])

@@ -3,7 +3,7 @@
 Usage::
 
     with ScriptedBroker(lambda asked: fetched(asked, partition(error=6))) as broker:
-        FetchSource({"bootstrap.servers": broker.bootstrap}, ...)    # topic "t", partition 0, led by broker 1
+        RecordSource({"bootstrap.servers": broker.bootstrap}, ...)    # topic "t", partition 0, led by broker 1
     broker.counts                                                   # requests by api key, and "connections"
     broker.speaks[FETCH] = 12                                       # from the next connection on
     broker.shown_port = relay.port                                  # where it says that the leader is, see ``relay``
