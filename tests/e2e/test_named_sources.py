@@ -99,7 +99,7 @@ def assert_known(broker: Broker, checkpoint: Path, number: int, names: set[str],
     assert {(row["source"], row["records"], row["verdict"]) for row in rows} == {(name, 0, "ok") for name in names}
     assert "nothing to repair" in cohort("checkpoint", "repair", str(checkpoint), *server).stderr
     if number:
-        seen = cohort("shadow", str(checkpoint), *server, "--last", "1", "--partitions", "--output", "json")
+        seen = cohort("shadow", str(checkpoint), *server, "--last", "1", "--output", "json")
         assert seen.returncode == 0, seen.stderr
         assert {row["verdict"] for row in json.loads(seen.stdout)} == {"equal"}
 
