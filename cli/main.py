@@ -65,7 +65,6 @@ LAZY: Final = {
     "handover": "sparkcohort.cli.handover:handover_command",
     "reset-offsets": "sparkcohort.cli.reset_offsets:reset_command",
     "rules": "sparkcohort.cli.monitoring:rules_command",
-    "shadow": "sparkcohort.cli.checkpoint.shadow:shadow_command",
     "simulate": "sparkcohort.cli.simulate.command:simulate_command",
 }
 """Commands that import the Kafka client or more: each is imported when it is called."""

@@ -11,7 +11,6 @@ r"""Spark's offset log and commit log, read from their text.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,14 +46,6 @@ class OffsetEntry:
     version: str
     metadata: Mapping[str, Any]
     sources: Mapping[Source, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitEntry:
-    """One committed batch."""
-
-    version: str
-    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +91,15 @@ def _split_name(line: str, name: str) -> tuple[str, str]:
     return source, text
 
 
-def read_commit(text: str, name: str) -> CommitEntry:
-    """A file of ``commits``.  Raises BrokenLog."""
+def read_commit(text: str, name: str) -> str:
+    """The version of a file of ``commits``.  Raises BrokenLog."""
     version, *lines = _lines(text, name)
     if version not in COMMIT_VERSIONS:
         raise _unknown(version, name, COMMIT_VERSIONS[-1])
     if len(lines) != 1:
         raise BrokenLog(f"{name} has {len(lines)} lines after its version where one is due")
-    return CommitEntry(version, _object(lines[0], f"{name}, line 2"))
+    _object(lines[0], f"{name}, line 2")
+    return version
 
 
 def query_id(text: str, name: str) -> str:
@@ -127,35 +119,6 @@ def source_of(line: str | None, name: str) -> KafkaEnds | None:
         return KafkaEnds(read(value, name, 0), ids_in(value))
     except MalformedOffsets:
         return None
-
-
-def rewrite_source(text: str, source: Source, line: str) -> str:
-    r"""The text of a file, which has to be valid, with another end of one source.
-
-    >>> rewrite_source("v1\n{}\na\nb", 1, "c") == "v1\n{}\na\nc"
-    True
-    >>> rewrite_source("v2\n{}\na:x\nb:y", "b", "z") == "v2\n{}\na:x\nb:z"
-    True
-    """
-    lines = text.split("\n")
-    if isinstance(source, str):
-        place, line = (
-            next(row for row, each in enumerate(lines[2:]) if each.startswith(f"{source}:")),
-            f"{source}:{line}",
-        )
-    else:
-        place = source
-    lines[2 + place] = line
-    return "\n".join(lines)
-
-
-def as_line(ends: Mapping[TopicPartition, int], ids: Mapping[str, str], like: str) -> str:
-    """The text of a source's offset, spaced like ``like``: Spark's source writes no blanks, Cohort's does."""
-    value: dict[str, dict[str, int]] = {}
-    for tp, offset in sorted(ends.items()):
-        value.setdefault(tp.topic, {})[str(tp.partition)] = offset
-    value |= {f"{topic}@{ids[topic]}": {} for topic in list(value) if topic in ids}
-    return json.dumps(value, separators=(", ", ": ") if '": ' in like else (",", ":"))
 
 
 def _lines(text: str, name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -61,7 +61,6 @@ class PartitionComparison:
     log_end: int | None
     committed: int | None
     restart_from: int | None
-    restart_to: int | None
     records: int | None
     lost: int | None
     group: str | None
@@ -116,7 +115,6 @@ def _row(tp: TopicPartition, plan: RestartPlan, brokers: KafkaPositions, ends: K
         last,
         committed,
         begin,
-        last if begin is not None else None,
         count,
         lost_count,
         None if brokers.committed is None else _group_position(checkpoint, committed),
@@ -152,3 +150,29 @@ def _group_position(checkpoint: int | None, committed: int | None) -> str:
     if checkpoint is None or committed == checkpoint:
         return "equal"
     return f"ahead by {committed - checkpoint}" if committed > checkpoint else f"behind by {checkpoint - committed}"
+
+
+def words(rows: Sequence[PartitionComparison]) -> str:
+    """The partitions by what is wrong with them, in words.
+
+    >>> words([PartitionComparison(0, "t", n, 5, None, 8, 9, None, 8, 1, 3, None, EXPIRED) for n in range(7)])
+    'lost to retention: t-0, t-1, t-2, t-3, t-4 and 2 more'
+    """
+    parts = []
+    for verdict in sorted({row.verdict for row in rows}):
+        names = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        parts.append(f"{verdict}: {', '.join(names[:5])}{more}")
+    return "; ".join(parts)
+
+
+def costs(rows: Sequence[PartitionComparison]) -> str:
+    """What is lost, in words, with counts where they are known."""
+    counted = sum(row.lost or 0 for row in rows if row.verdict in (EXPIRED, PAST_END))
+    unknown = [row for row in rows if row.lost is None]
+    parts = [f"{counted} offsets are gone"] if counted else []
+    if unknown:
+        parts.append(
+            f"what {len(unknown)} partitions of a deleted topic had behind the checkpoint is gone; how much is unknown"
+        )
+    return "; ".join(parts)

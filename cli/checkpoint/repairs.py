@@ -8,21 +8,12 @@ r"""Decides how a checkpoint is repaired: which files are removed or written, an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from sparkcohort.cli.checkpoint import logs
-from sparkcohort.cli.checkpoint.logs import BrokenLog, KafkaEnds, Source, UnknownVersion
-from sparkcohort.cli.checkpoint.positions import (
-    EXPIRED,
-    MISSING,
-    PAST_END,
-    RECREATED,
-    KafkaPositions,
-    PartitionComparison,
-)
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.cli.checkpoint.logs import BrokenLog, UnknownVersion
 
 DOUBLES: Final = "a sink that takes a batch's number for its contents (as the file sink and Delta do) may skip it, others get its records again"
 
@@ -159,118 +150,6 @@ def _broken_commit(files: Files, number: int, planned: int, fault: str) -> Mend:
 def _version(text: str) -> str:
     """The version of a file; "": it can't be read."""
     try:
-        return logs.read_commit(text, "commits").version
+        return logs.read_commit(text, "commits")
     except BrokenLog:
         return ""
-
-
-# --- offsets that Kafka's logs don't have ----------------------------------------------------------
-
-
-def mend_positions(files: Files, rows: Iterable[PartitionComparison], brokers: KafkaPositions) -> list[Mend]:
-    """The repairs that move a checkpoint to offsets that Kafka's logs have.  The files have to be readable."""
-    bad: dict[Source, list[PartitionComparison]] = {}
-    for row in rows:
-        if row.fails:
-            bad.setdefault(row.source, []).append(row)
-    last = max(files.offsets, default=-1)
-    numbers = [last] if last in files.commits else [last - 1, last]
-    mends: list[Mend] = []
-    for number in numbers if bad else ():
-        name = f"offsets/{number}"
-        if number not in files.offsets:
-            refused = "batch 0 is in flight, whose start is not in the checkpoint: start with a new checkpoint"
-            return [Mend(f"offsets/{last}", None, words(next(iter(bad.values()))), "", refused=refused)]
-        mends.append(_move_offsets(files.offsets[number], name, bad, brokers, stateful=files.stateful))
-    return [mend for mend in mends if mend.refused or mend.text != files.offsets[int(mend.path.rpartition("/")[2])]]
-
-
-def _move_offsets(
-    text: str,
-    name: str,
-    bad: Mapping[Source, Sequence[PartitionComparison]],
-    brokers: KafkaPositions,
-    *,
-    stateful: bool,
-) -> Mend:
-    entry = logs.read_offsets(text, name)
-    every = [row for rows in bad.values() for row in rows]
-    for source, rows in bad.items():
-        line = entry.sources.get(source)  # None in the batch before that in which a source begins
-        old = logs.source_of(line, name)
-        if old is None or line is None:
-            continue
-        ends, ids = _new_ends(old, rows, brokers)
-        if not ends:
-            refused = f"nothing would be left of source {source}: none of its partitions exists; create the topic, or start with a new checkpoint"
-            return Mend(name, None, words(rows), "", refused=refused)
-        text = logs.rewrite_source(text, source, logs.as_line(ends, ids, line))
-    state = "; what state was made of them stays as it is, so aggregates lack these records" if stateful else ""
-    return Mend(name, text, words(every), effects(every), f"{costs(every)}{state}")
-
-
-def _new_ends(
-    old: KafkaEnds, rows: Sequence[PartitionComparison], brokers: KafkaPositions
-) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-    ends, ids = dict(old.ends), dict(old.ids)
-    for row in rows:
-        tp = TopicPartition(row.topic, row.partition)
-        if row.verdict == MISSING:
-            ends.pop(tp, None)
-        elif row.verdict == EXPIRED and tp in ends:
-            ends[tp] = max(ends[tp], brokers.starts[tp])
-        elif row.verdict == RECREATED or (row.verdict == PAST_END and row.topic not in ids):
-            ends[tp] = brokers.starts[tp]
-        elif row.verdict == PAST_END:  # the same topic, truncated: new records follow on its end
-            ends[tp] = min(ends.get(tp, brokers.ends[tp]), brokers.ends[tp])
-        if row.verdict == RECREATED and row.topic in ids:
-            ids[row.topic] = brokers.ids[row.topic]
-    return ends, {topic: ids[topic] for topic in ids if any(tp.topic == topic for tp in ends)}
-
-
-def words(rows: Sequence[PartitionComparison]) -> str:
-    """The partitions by what is wrong with them, in words.
-
-    >>> words([PartitionComparison(0, "t", n, 5, None, 8, 9, None, 8, 9, 1, 3, None, EXPIRED) for n in range(7)])
-    'lost to retention: t-0, t-1, t-2, t-3, t-4 and 2 more'
-    """
-    parts = []
-    for verdict in sorted({row.verdict for row in rows}):
-        names = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        parts.append(f"{verdict}: {', '.join(names[:5])}{more}")
-    return "; ".join(parts)
-
-
-def effects(rows: Sequence[PartitionComparison]) -> str:
-    """Where they are read from afterwards, in words."""
-    targets = {
-        EXPIRED: "to the log's start",
-        MISSING: "out of the checkpoint",
-        RECREATED: "to the new topic's start",
-        PAST_END: "to the log's end where it is the same topic, else to its start",
-    }
-    return "moved " + ", ".join(targets[verdict] for verdict in sorted({row.verdict for row in rows}))
-
-
-def costs(rows: Sequence[PartitionComparison]) -> str:
-    """What is lost, in words, with counts where they are known."""
-    counted = sum(row.lost or 0 for row in rows if row.verdict in (EXPIRED, PAST_END))
-    unknown = [row for row in rows if row.lost is None]
-    parts = [f"{counted} offsets are gone"] if counted else []
-    if unknown:
-        parts.append(
-            f"what {len(unknown)} partitions of a deleted topic had behind the checkpoint is gone; how much is unknown"
-        )
-    return "; ".join(parts)
-
-
-def read_entries(files: Files) -> dict[int, logs.OffsetEntry]:
-    """The offsets that can be read, by batch."""
-    entries: dict[int, logs.OffsetEntry] = {}
-    for number, text in files.offsets.items():
-        try:
-            entries[number] = logs.read_offsets(text, f"offsets/{number}")
-        except BrokenLog:
-            continue
-    return entries

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 
-from sparkcohort.cli.checkpoint import repairs
 from sparkcohort.cli.checkpoint.folder import Folder
-from sparkcohort.cli.checkpoint.logs import source_of
-from sparkcohort.cli.checkpoint.repairs import Files
+from sparkcohort.cli.checkpoint.logs import read_offsets, source_of
+from sparkcohort.cli.checkpoint.repairs import Files, read_problem
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 
@@ -22,8 +21,9 @@ def check_not_running(folder: Folder, files: Files) -> None:
         raise CohortError(f"{folder.place}: whether a live query uses it can't be told{hidden}; or say --not-running")
     topics = {
         tp.topic
-        for entry in repairs.read_entries(files).values()
-        for line in entry.sources.values()
+        for number, text in files.offsets.items()
+        if not read_problem(text, f"offsets/{number}")
+        for line in read_offsets(text, "offsets").sources.values()
         if (ends := source_of(line, "offsets"))
         for tp in ends.ends
     }

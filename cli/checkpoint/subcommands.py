@@ -6,22 +6,22 @@ on the command line.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import click
 
 from sparkcohort.cli import printing
-from sparkcohort.cli.checkpoint import listing, repairs, running
+from sparkcohort.cli.checkpoint import listing, positions, repairs, running
 from sparkcohort.cli.checkpoint.folder import Folder
-from sparkcohort.cli.checkpoint.logs import source_of
-from sparkcohort.cli.checkpoint.positions import KafkaPositions, PartitionComparison, RestartPlan, compare
+from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source, read_offsets, source_of
+from sparkcohort.cli.checkpoint.positions import KafkaPositions, RestartPlan, compare
 from sparkcohort.cli.checkpoint.repairs import Files, Mend
 from sparkcohort.cli.kafka_group import KafkaGroup, open_group
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 DEFAULT_LAST: Final = 10
 
@@ -37,7 +37,6 @@ Examples:
 """
 
 _directory = click.argument("directory", metavar="DIR")
-_group = click.option("--group", metavar="GROUP", help="The query's group.id: its commits are compared too.")
 
 
 @click.group("checkpoint", epilog=_EPILOG, no_args_is_help=False)
@@ -71,21 +70,25 @@ def show_command(directory: str, last: int, partitions: bool, output: str) -> in
 @_directory
 @printing.servers
 @printing.config
-@_group
+@click.option("--group", metavar="GROUP", help="The query's group.id: its commits are compared too.")
 @printing.output
 def diff_command(directory: str, servers: str | None, config: str | None, group: str | None, output: str) -> int:
     """Compare a checkpoint with the log and the group: what is lost, what a restart reads.
 
     Exit status 1 if a restart would fail, or lose records with failOnDataLoss=false.
     """
-    files = Folder(directory).files()
-    _check_readable(files)
-    rows, _ = _compare_with_kafka(files, lambda: Folder(directory).files(), open_group(group or "", servers, config))
+    kafka = open_group(group or "", servers, config)
+    # A running query goes on meanwhile: first the log grows, then the checkpoint, then the group.  So they are read in the
+    # opposite order, group, checkpoint, log: then none is ahead of what it follows.
+    committed = {tp: offset for tp, (offset, _) in kafka.committed().items()} if kafka.name else None
+    plans = _plans(Folder(directory).files())
+    brokers = _read_logs(kafka, plans, committed)
+    rows = [row for plan in plans for row in compare(plan, brokers)]
     printing.print_view(listing.differences(rows), output)
     failing = [row for row in rows if row.fails]
     if failing:
-        printing.print_stderr(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}")
-        return _failed()
+        printing.print_stderr(f"cohort: a restart would fail: {positions.words(failing)}; {positions.costs(failing)}")
+        return 1
     if output == "table":
         click.echo(listing.restart(rows))
     return 0
@@ -93,33 +96,18 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
 
 @checkpoint_command.command("repair")
 @_directory
-@printing.servers
-@printing.config
-@_group
 @click.option("--execute", is_flag=True, help="Write the files; without it they are only listed.")
-@click.option("--accept-loss", is_flag=True, help="Also repairs that lose records, or make a state inexact.")
+@click.option("--accept-loss", is_flag=True, help="Also repairs that make a state inexact.")
 @click.option("--not-running", is_flag=True, help="The live queries on this host don't use this checkpoint.")
 @printing.output
-def repair_command(
-    directory: str,
-    servers: str | None,
-    config: str | None,
-    group: str | None,
-    execute: bool,
-    accept_loss: bool,
-    not_running: bool,
-    output: str,
-) -> int:
-    """Repair what keeps Spark from starting; with --bootstrap-server, also offsets that the log has no more.
+def repair_command(directory: str, execute: bool, accept_loss: bool, not_running: bool, output: str) -> int:
+    """Repair files that keep Spark from starting.
 
     A dry run unless --execute. State stores are never touched. Stop the query first.
     """
     folder = Folder(directory)
     files = folder.files()
     mends = repairs.mend_files(files)
-    if not mends and (servers or config):
-        rows, brokers = _compare_with_kafka(files, lambda: files, open_group(group or "", servers, config))
-        mends = repairs.mend_positions(files, rows, brokers)
     try:
         if mends:
             _check_allowed(mends, accept_loss=accept_loss)
@@ -129,8 +117,7 @@ def repair_command(
     finally:  # after the repair: a closed pipe must not interrupt it
         printing.print_view(listing.mends(mends), output)
     if not mends:
-        hint = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
-        done = f"nothing to repair in {folder.place}{hint}"
+        done = f"nothing to repair in {folder.place}; cohort checkpoint diff compares its offsets with Kafka"
     click.echo(done, err=True)
     return 0
 
@@ -157,8 +144,8 @@ def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
     )
 
 
-def _check_readable(files: Files) -> None:
-    """Raise CohortError if Spark can't read the logs."""
+def _plans(files: Files) -> list[RestartPlan]:
+    """Where a restart begins, by source.  Raises CohortError: it would fail, or its start is not in the checkpoint."""
     wrong = repairs.mend_files(files)
     if wrong:
         raise CohortError(f"a restart would fail: {wrong[0].fault}; cohort checkpoint repair says what to do")
@@ -166,54 +153,28 @@ def _check_readable(files: Files) -> None:
         raise CohortError(
             "no batch is planned in this checkpoint: a restart begins at the group's commits, else at startingOffsets"
         )
-
-
-def _compare_with_kafka(
-    files: Files, read_again: Callable[[], Files], kafka: KafkaGroup
-) -> tuple[list[PartitionComparison], KafkaPositions]:
-    """The checkpoint compared with Kafka; ``read_again`` reads the checkpoint again.
-
-    A running query goes on meanwhile: first the log grows, then the checkpoint, then the group.  So they are read in the
-    opposite order, group, checkpoint, log: then none is ahead of what it follows.
-    """
-    plans = _plans(files)
-    topics = {tp.topic for plan in plans for each in (plan.start, plan.planned) if each for tp in each.ends}
-    if not topics:
-        raise CohortError("no source of this checkpoint reads Kafka")
-
-    def read() -> None:
-        plans[:] = _plans(read_again())
-
-    positions = _ask_kafka(kafka, topics, read)
-    return [row for plan in plans for row in compare(plan, positions)], positions
-
-
-def _ask_kafka(kafka: KafkaGroup, topics: set[str], after_commits: Callable[[], None]) -> KafkaPositions:
-    """The brokers' answers; ``after_commits`` is called between the question for the group's commits and that for the ends."""
-    kafka.check_permission(topics)
-    partitions = {tp for tp in kafka.partitions() if tp.topic in topics}
-    committed = {tp: offset for tp, (offset, _) in kafka.committed(partitions).items()} if kafka.name else None
-    after_commits()
-    starts, silent = kafka.list_offsets(partitions, EARLIEST)
-    ends, silent_ends = kafka.list_offsets(partitions, LATEST)
-    return KafkaPositions(starts, ends, kafka.topic_ids, committed, {**silent, **silent_ends})
-
-
-def _plans(files: Files) -> list[RestartPlan]:
     last = max(files.offsets)
-    entries = repairs.read_entries(files)
     done = last in files.commits
-    plans = []
-    for source, line in entries[last].sources.items():
-        end = source_of(line, f"offsets/{last}")
-        entry_before = entries.get(last - 1)
-        old = entry_before.sources.get(source) if entry_before else None
-        start = end if done else source_of(old, f"offsets/{last - 1}")
-        if start or end:
-            plans.append(RestartPlan(source, start, None if done else end))
+    ends, starts = (_read_ends(files, number) if number in files.offsets else {} for number in (last, last - 1))
+    plans = [
+        RestartPlan(source, end if done else starts.get(source), None if done else end) for source, end in ends.items()
+    ]
+    if not any(plan.start or plan.planned for plan in plans):
+        raise CohortError("no source of this checkpoint reads Kafka")
     return plans
 
 
-def _failed() -> int:
-    sys.stdout.flush()
-    return 1
+def _read_ends(files: Files, number: int) -> dict[Source, KafkaEnds | None]:
+    name = f"offsets/{number}"
+    return {source: source_of(line, name) for source, line in read_offsets(files.offsets[number], name).sources.items()}
+
+
+def _read_logs(
+    kafka: KafkaGroup, plans: Sequence[RestartPlan], committed: dict[TopicPartition, int] | None
+) -> KafkaPositions:
+    topics = {tp.topic for plan in plans for each in (plan.start, plan.planned) if each for tp in each.ends}
+    kafka.check_permission(topics)
+    partitions = {tp for tp in kafka.partitions() if tp.topic in topics}
+    starts, silent = kafka.list_offsets(partitions, EARLIEST)
+    ends, silent_ends = kafka.list_offsets(partitions, LATEST)
+    return KafkaPositions(starts, ends, kafka.topic_ids, committed, {**silent, **silent_ends})

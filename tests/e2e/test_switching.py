@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.kit import pages
 from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
@@ -359,3 +360,20 @@ def test_two_actions_of_one_batch_read(spark: SparkSession, broker: Broker, topi
     with pytest.raises(PySparkException, match=r"KAFKA_DATA_LOSS\.COULD_NOT_READ_OFFSET_RANGE"):
         frames["cohort"].collect()
     assert [row.offset for row in ordered(load(spark, broker, topic))] == [*range(5, 10)]
+
+
+def test_the_program_that_compares_both(
+    spark: SparkSession, broker: Broker, turns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of the page, as it stands there: a batch of a query's checkpoint, read by both formats."""
+    (tmp_path / "offsets").mkdir()
+    for batch, ends in ((1041, (2, 3)), (1042, (7, 10))):
+        text = json.dumps({turns: {str(number): end for number, end in enumerate(ends)}})
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{text}")
+    program = pages.section((pages.DOCS / "migrate-from-spark-kafka.md").read_text(), "same")
+    for name, value in (("/checkpoints/billing", str(tmp_path)), ("broker:9092", broker.bootstrap), ("orders", turns)):
+        program = program.replace(name, value)
+    exec(program.removeprefix("```python\n").removesuffix("```"), {"spark": spark})  # noqa: S102
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "12 records"
+    assert len([line for line in printed if line.startswith("|")]) == 1, "the names of the columns, and no row"

@@ -8,10 +8,7 @@ import pytest
 from rich.console import Console
 
 from sparkcohort.cli import views
-from sparkcohort.cli.checkpoint import shadow
-from sparkcohort.cli.checkpoint.shadow_ranges import EQUAL, RangeComparison, ReadTotals
 from sparkcohort.runtime.group.summary import ranges
-from sparkcohort.runtime.protocol.partitions import Range
 from tests.kit.status import a_cut, a_member, a_partition, a_status
 
 
@@ -149,9 +146,6 @@ def printed(view: views.View, width: int) -> str:
     return said.get()
 
 
-COMPARED = RangeComparison(
-    31_415, 0, Range("orders-of-the-shop", 11, 10**9, 2 * 10**9), ReadTotals(10**9, 0, 0, 10**11), EQUAL
-)
 HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
 
 
@@ -163,9 +157,8 @@ HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
         views.members(a_status(members=[a_member(f"executor-12-{'0a1b2c3d' * 3}", "12", HOST, [["orders", 1]], 9)])),
         views.members(a_status(), verbose=True),
         views.state(a_status(instance_id="cohort-8e053c91"), f"{HOST}:40123", verbose=True),
-        shadow._view([COMPARED]),
     ],
-    ids=["groups", "members", "members, verbose", "state", "ranges of a shadow"],
+    ids=["groups", "members", "members, verbose", "state"],
 )
 def test_no_cell_is_broken(view: views.View, width: int) -> None:
     """Whatever doesn't fit is left out by name, or stands in a block; a host and a number stay on one line."""

@@ -19,7 +19,7 @@ SHELL = "sparkcohort.runtime.shell"
 PURE_MODULES = {
     "sparkcohort.streaming.planner",
     "sparkcohort.streaming.source_offsets",
-    *(f"sparkcohort.cli.checkpoint.{name}" for name in ("logs", "positions", "repairs", "shadow_ranges")),
+    *(f"sparkcohort.cli.checkpoint.{name}" for name in ("logs", "positions", "repairs")),
     *(f"sparkcohort.cli.simulate.{name}" for name in ("case", "changes", "outcome", "owned_partitions")),
 }
 VALUES = {"msgspec.Struct", "msgspec.field", "msgspec.structs.replace"}
