@@ -42,17 +42,6 @@ Rate = Annotated[float, Meta(ge=0, le=MOST)]
 Backlog = Annotated[int, Meta(ge=0, le=int(MOST))]
 
 
-class LoadBalance(Struct, frozen=True, forbid_unknown_fields=True):
-    """The options ``load.balance.*``: the threshold in fair shares, the time above it, the most moves a round."""
-
-    threshold: Annotated[float, Meta(gt=1)] = 1.2
-    after_ms: Number = 60_000
-    max_moves: Number = 5
-
-
-USUAL: Final = LoadBalance()
-
-
 class CaseError(ValueError):
     """A fault in a case or in a change of it: one line that names the place and the remedy."""
 
@@ -69,7 +58,6 @@ class Case:
     members: Mapping[str, MemberSubscription]
     racks: Racks = field(default_factory=dict)
     assignor: str = ""
-    load_balance: LoadBalance = USUAL
     names: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -81,7 +69,6 @@ class _CaseJson(Struct, forbid_unknown_fields=True):
     members: dict[Name, msgspec.Raw]
     assignor: Name | None = None
     racks: dict[Name, list[tuple[Name, ...]]] | None = None
-    load_balance: LoadBalance | None = None
 
 
 class _MemberJson(Struct, forbid_unknown_fields=True):
@@ -118,7 +105,6 @@ def parse(text: str | bytes) -> Case:
         members={name: _member(data, f"members.{printable(name, 60)}") for name, data in case.members.items()},
         racks={topic: tuple(rows) for topic, rows in (case.racks or {}).items()},
         assignor=case.assignor or "",
-        load_balance=case.load_balance or USUAL,
     )
 
 
@@ -151,12 +137,10 @@ def _member(data: msgspec.Raw, place: str) -> MemberSubscription:
 def as_value(case: Case) -> dict[str, Any]:
     """The case as ``parse`` reads it, in plain values, without defaults."""
     racks = {topic: [sorted(replica_racks) for replica_racks in case.racks[topic]] for topic in sorted(case.racks)}
-    load_balance = msgspec.structs.asdict(case.load_balance)
     return {
         **({"assignor": case.assignor} if case.assignor else {}),
         "topics": dict(sorted(case.topics.items())),
         **({"racks": racks} if racks else {}),
-        **({"load_balance": load_balance} if case.load_balance != USUAL else {}),
         "members": {member: _subscription_json(case.members[member]) for member in sorted(case.members)},
     }
 

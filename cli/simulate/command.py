@@ -52,11 +52,9 @@ A case is JSON; racks, and all of a member but topics, may be left out:
    "members": {"m1": {"topics": ["orders"], "owned": [["orders", 0]],
                       "generation": 5, "instance_id": null, "rack": "a",
                       "since": [["orders", 0, 4]],
-                      "loads": [["orders", 0, 900.0, 65000.0, 12]]}},
-   "load_balance": {"threshold": 1.2, "after_ms": 60000, "max_moves": 5}}
+                      "loads": [["orders", 0, 900.0, 65000.0, 12]]}}}
 owned is what the member claims, generation when it got it (-1: none); since
-has generations by partition; loads are records/s, bytes/s and backlog;
-load_balance has the group's options of that name, for load-balanced.
+has generations by partition; loads are records/s, bytes/s and backlog.
 
 \b
 moved     partitions that leave an owner that stays in the group

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.cli.kafka_group import KafkaGroup
 from sparkcohort.cli.kafka_status import is_driver, owned_partitions
-from sparkcohort.cli.simulate.case import Case, LoadBalance
+from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.views import client_id
 from sparkcohort.runtime.kafka.fetch_messages import Metadata
 
@@ -60,7 +60,6 @@ def case_of_status(status: Mapping[str, Any]) -> Case:
         members=members,
         racks={topic: each for topic, each in racks.items() if any(each)},
         assignor=status["protocol"] or "",
-        load_balance=LoadBalance(*status["load_balance"]),
         names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},
         notes=tuple(filter(None, notes)),
     )

@@ -39,7 +39,7 @@ from typing import Any, Final
 from sparkcohort.assignors import Assignor, MemberSubscription, Partition
 from sparkcohort.assignors import load_weights as weights
 from sparkcohort.assignors.api import Assignment
-from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.sticky import balance_partitions
 from sparkcohort.cli.simulate.case import Case
@@ -59,8 +59,7 @@ class Outcome:
     ``owned`` partitions have an owner that stays and wants them.  ``rounds`` are those of the assignor's own protocol;
     ``settles`` is False if ``MOST_ROUNDS`` were not enough.  ``spread`` is max - min of the subscribers' partitions.
     ``rack_mismatches`` counts partitions whose owner's rack has no replica; None: no racks are known.  ``busiest`` is the
-    highest load of a member (records per second) over the mean; None: no load is known.  ``relieved`` has the later
-    rounds of load-balanced, once an imbalance has lasted; ``settled`` and the figures include them.
+    highest load of a member (records per second) over the mean; None: no load is known.
     ``paused_cooperative`` has the partitions by the number of rounds for which they pause; under the eager protocol
     ``paused_eager`` partitions, all subscribed ones, pause for one.
     """
@@ -83,7 +82,6 @@ class Outcome:
     rack_mismatches: int | None
     busiest_before: float | None
     busiest: float | None
-    relieved: tuple[Relief, ...]
     paused_eager: int
     rounds_cooperative: int
     paused_cooperative: Mapping[int, tuple[Partition, ...]]
@@ -94,7 +92,6 @@ class Outcome:
         return {
             **{name: getattr(self, name) for name in FIGURES},
             "transferring": len(self.transferring),
-            "relieved": [relief._asdict() for relief in self.relieved],
             "pauses": {
                 "eager": {"rounds": 1, "paused": {"1": self.paused_eager} if self.paused_eager else {}},
                 "cooperative": {"rounds": self.rounds_cooperative, "paused": counts},
@@ -116,8 +113,7 @@ def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
     claims, loads = OwnedPartitions(case.topics, case.members), observed_rates(base)
     owned = OwnedPartitions(base.topics, base.members).owned
     owned_before = {member: tuple(sorted(owned[member])) for member in sorted(owned)}
-    balancing = assignor if isinstance(assignor, LoadBalancedAssignor) else None
-    rounds = _RebalanceRounds(assignor, case, claims, balancing)
+    rounds = _RebalanceRounds(assignor, case, claims)
     settled = rounds.assignment if assignor.cooperative else rounds.first
     gained = {member: len(set(partitions) - claims.owned[member]) for member, partitions in settled.items()}
     move_count = sum(len(partitions.difference(settled[member])) for member, partitions in claims.owned.items())
@@ -140,7 +136,6 @@ def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
         rack_mismatches=rack_mismatches(case, settled),
         busiest_before=busiest(base, loads, owned_before),
         busiest=busiest(case, loads, settled),
-        relieved=tuple(rounds.relieved),
         paused_eager=sum(subscribed_partitions(case).values()),
         rounds_cooperative=rounds.number,
         paused_cooperative=rounds.paused(),
@@ -162,49 +157,30 @@ def _answer(assignor: Assignor, case: Case) -> Assignment:
 class _RebalanceRounds:
     """Rounds of the cooperative protocol, as under the group's leader, until no member has to revoke anything.
 
-    ``first`` is the first answer, ``assignment`` the last one's part that is in force.  Only load-balanced gets loads.  Its
-    first rounds move nothing for them; then an imbalance has lasted, as long as a round would relieve it.
+    ``first`` is the first answer, ``assignment`` the last one's part that is in force.  Only load-balanced gets loads, and moves
+    nothing for them: that takes an imbalance that lasts.
     """
 
-    def __init__(
-        self, assignor: Assignor, case: Case, claims: OwnedPartitions, balancing: LoadBalancedAssignor | None
-    ) -> None:
-        self._balancing = balancing and replace(
-            balancing, threshold=case.load_balance.threshold, max_moves=case.load_balance.max_moves
-        )
-        self._assignor = replace(self._balancing, max_moves=0) if self._balancing else assignor
-        self._loads = (
-            weights.observed_loads(case.topics, case.members, resolve_ownership(case.topics, case.members))
-            if balancing
-            else {}
-        )
+    def __init__(self, assignor: Assignor, case: Case, claims: OwnedPartitions) -> None:
+        self._balance = None
+        if isinstance(assignor, LoadBalancedAssignor):
+            ownership = resolve_ownership(case.topics, case.members)
+            self._balance = Balance(assignor, weights.observed_loads(case.topics, case.members, ownership))
+            assignor = replace(assignor, max_moves=0)
         self._case = replace(case, members=self._loaded(case.members))
         self._claims = claims
         self._generation = max((subscription.generation for subscription in case.members.values()), default=0)
         self._pauses = dict.fromkeys(unowned(case, claims.owned), 1)
-        self.number, self.relieved = 0, list[Relief]()
-        self.first = _answer(self._assignor, self._case)
-        self.assignment, self.settles = self._run_rounds(self.first)
-        while self._balancing and self.settles and len(self.relieved) < MOST_ROUNDS:
+        self.first = answer = _answer(assignor, self._case)
+        for self.number in range(1, MOST_ROUNDS + 1):
+            self.assignment = self._claims.adjust_assignment(answer)
+            self.settles = not _revokes(self._case, self.assignment)
+            if self.settles or self.number == MOST_ROUNDS:
+                return
             self._join(self.assignment)
-            relief = self._balancing.relief(self._case.topics, self._case.members, self._case.racks)
-            if relief is None:
-                break
-            self.relieved.append(relief)
-            self.assignment, self.settles = self._run_rounds(_answer(self._balancing, self._case))
-
-    def _run_rounds(self, answer: Assignment) -> tuple[Assignment, bool]:
-        last = self.number + MOST_ROUNDS
-        while True:
-            self.number += 1
-            assignment = self._claims.adjust_assignment(answer)
-            settles = not _revokes(self._case, assignment)
-            if settles or self.number == last:
-                return assignment, settles
-            self._join(assignment)
-            for partition in unowned(self._case, assignment):
+            for partition in unowned(self._case, self.assignment):
                 self._pauses[partition] = self._pauses.get(partition, 0) + 1
-            answer = _answer(self._assignor, self._case)
+            answer = _answer(assignor, self._case)
 
     def _join(self, assignment: Assignment) -> None:
         """Every member joins the next round with the partitions that it has now."""
@@ -213,8 +189,8 @@ class _RebalanceRounds:
         self._claims = OwnedPartitions(self._case.topics, self._case.members)
 
     def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
-        if self._balancing:
-            return Balance(self._balancing, self._loads).with_loads(members)
+        if self._balance:
+            return self._balance.with_loads(members)
         return {name: replace(each, loads={}) if each.loads else each for name, each in members.items()}
 
     def paused(self) -> dict[int, tuple[Partition, ...]]:

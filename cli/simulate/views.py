@@ -66,7 +66,7 @@ def members(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> View:
     if hidden:
         unchanged = sum(outcome.owned_before.get(member, ()) == outcome.settled.get(member, ()) for member in hidden)
         totals.append(f"and {counted(len(hidden), 'member')} more, {unchanged:,} of them unchanged (--all shows them)")
-    totals += ["", *(f"{name:<19}  {text}" for name, text in _figures(view, outcome))]
+    totals += ["", *(f"{name:<19}  {text}" for name, text in _figures(outcome))]
     heading = (f"{outcome.assignor}: {view.title}", "")
     return View(MEMBERS, tuple(rows), notes=_notes(notes), totals=tuple(totals), heading=heading)
 
@@ -162,7 +162,7 @@ def _some(partitions: Collection[Partition], most: int | None) -> str | None:
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def _figures(view: CaseView, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "moved", f"{outcome.moved:,} of {outcome.owned:,}; the fewest possible: {outcome.fewest_moves:,}"
     yield "placed", f"{outcome.placed:,} that had no owner"
     yield "spread", f"{outcome.spread_before:,} -> {outcome.spread:,} (most - fewest)"
@@ -174,11 +174,6 @@ def _figures(view: CaseView, outcome: Outcome) -> Iterator[tuple[str, str]]:
     if outcome.busiest is not None:
         earlier = "?" if outcome.busiest_before is None else f"{outcome.busiest_before:.2f}"
         yield "busiest member", f"{earlier} -> {outcome.busiest:.2f} times the mean load"
-    after_s = view.case.load_balance.after_ms / 1000
-    for relief in outcome.relieved:
-        name = view.names.get(relief.member, relief.member)
-        excess = f"once {name} has carried {relief.times_mean:.1f} x the mean for {after_s:g} s"
-        yield "moved for load", f"{counted(relief.partitions, 'partition')}, {excess}"
     yield "pauses, eager", f"{counted(outcome.paused_eager, 'partition')} for 1 round: all there are"
     for rounds, partitions in outcome.paused_cooperative.items():
         paused = f"{counted(len(partitions), 'partition')} for {counted(rounds, 'round')}"

@@ -1,6 +1,6 @@
 """The figures of ``cohort simulate``, counted a second time and as plainly as can be: partition by partition, round by round.
 
-It shares nothing with ``runtime.simulate.outcome`` but the assignors.  ``fewest_moves`` tries every assignment there is.
+It shares nothing with ``cli.simulate.outcome`` but the assignors.  ``fewest_moves`` tries every assignment there is.
 """
 
 from __future__ import annotations
@@ -105,36 +105,20 @@ def at_first(assignor: Assignor) -> Assignor:
 
 
 def cooperate(assignor: Assignor, case: Case) -> dict[str, Any]:
-    """Rounds as the cooperative protocol has them: who has what at the end, how many there were, and who stood still.
-
-    Load-balanced goes on with a round for load, as long as that would move anything.
-    """
-    now, rounds, asked = owners(case), 0, at_first(assignor)
+    """Rounds as the cooperative protocol has them: who has what at the end, how many there were, and who stood still."""
+    now, asked = owners(case), at_first(assignor)
     paused: dict[Partition, int] = dict.fromkeys(now, 0)
-    first, reliefs = 1, 0
-    while True:
-        rounds += 1
+    for rounds in range(1, 11):
         for partition, has in now.items():
             paused[partition] += has is None
         answer = by_partition(case, asked.assign(case.topics, case.members, case.racks))
         for partition, new in answer.items():
             free = not [who for who in claimants(case, partition) if who != new]
             now[partition] = new if new is not None and (free or owner(case, partition) == new) else None
-        left = {tp for said in case.members.values() for tp in said.owned if now.get(tp) is None} | {
-            tp for member, said in case.members.items() for tp in said.owned if now.get(tp) != member
-        }
-        asked = at_first(assignor)
-        over = not left or rounds == first + 9
-        case = case if over and not isinstance(assignor, LoadBalancedAssignor) else _next(case, now, 100 + rounds)
-        if over:
-            balancing = assignor if isinstance(assignor, LoadBalancedAssignor) and not left and reliefs < 10 else None
-            if balancing is None or balancing.relief(case.topics, case.members, case.racks) is None:
-                return {"now": now, "rounds": rounds, "paused": {tp: count for tp, count in paused.items() if count}}
-            asked, first, reliefs = assignor, rounds + 1, reliefs + 1
-
-
-def _next(case: Case, now: Owners, generation: int) -> Case:
-    return replace(case, members=_rejoin(case.members, now, generation))
+        if all(now.get(tp) == member for member, said in case.members.items() for tp in said.owned):
+            break
+        case = replace(case, members=_rejoin(case.members, now, 100 + rounds))
+    return {"now": now, "rounds": rounds, "paused": {tp: count for tp, count in paused.items() if count}}
 
 
 def _rejoin(members: Mapping[str, MemberSubscription], now: Owners, generation: int) -> dict[str, MemberSubscription]:

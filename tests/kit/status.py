@@ -53,7 +53,6 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "malformed": [{"topic": "orders", "reason": "syntax", "count": 5}],
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
         "assignors": ["cooperative-sticky", "range"],
-        "load_balance": [1.2, 60_000, 5],
         "failed_rebalances": {"range": 1},
         "assignor_failure": None,
         "partitions_moved": 4,

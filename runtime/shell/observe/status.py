@@ -84,7 +84,6 @@ def build(
             for (request, error), count in sorted(coordinator.counters.items())
         ],
         "assignors": list(coordinator.settings.assignors),
-        "load_balance": list(coordinator.settings.load_balance),
         "failed_rebalances": dict(leadership.runner.failures),
         "assignor_failure": leadership.runner.failure(),
         "partitions_moved": coordinator.history.rebalance_totals.partitions_moved,

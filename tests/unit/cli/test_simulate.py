@@ -14,7 +14,7 @@ from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, Load
 from sparkcohort.cli import main
 from sparkcohort.cli.simulate import live_case
-from sparkcohort.cli.simulate.case import LoadBalance, as_value
+from sparkcohort.cli.simulate.case import as_value
 from sparkcohort.runtime.shell.options import properties_file
 from sparkcohort.runtime.shell.rpc import connection_file
 from tests.kit.status import a_partition, a_status
@@ -267,7 +267,6 @@ def test_racks_and_loads_are_taken_where_they_are_told() -> None:
     """A partition's load is its owner's word, the first member's where nobody owns it."""
     first, second, third = a_status()["partitions"]
     rows = [{**first, "racks": ["a"], "load": [9.5, 70.0, 3]}, second, {**third, "load": [1.0, 2.0, 0]}]
-    assert live_case.case_of_status(a_status(load_balance=[1.5, 30_000, 2])).load_balance == LoadBalance(1.5, 30_000, 2)
     case = live_case.case_of_status(a_status(partitions=rows))
     assert case.racks == {"orders": [("a",), (), ()]}
     assert case.members["m-2"].loads == {("orders", 0): Load(9.5, 70.0, 3), ("orders", 2): Load(1.0, 2.0, 0)}

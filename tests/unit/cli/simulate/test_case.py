@@ -10,7 +10,7 @@ from hypothesis import given
 
 from sparkcohort.assignors import Load, MemberSubscription
 from sparkcohort.cli.simulate import case as simulation_case
-from sparkcohort.cli.simulate.case import MOST_PARTITIONS, Case, CaseError, LoadBalance, as_value, parse
+from sparkcohort.cli.simulate.case import MOST_PARTITIONS, Case, CaseError, as_value, parse
 from sparkcohort.cli.simulate.changes import change_members, change_partitions
 from sparkcohort.cli.simulate.owned_partitions import OwnedPartitions, oddities
 from tests.kit import groups
@@ -31,7 +31,6 @@ WHOLE: dict[str, Any] = {
         },
         "m2": {"topics": []},
     },
-    "load_balance": {"threshold": 1.5, "max_moves": 3},
 }
 
 
@@ -39,7 +38,6 @@ def test_everything_that_a_case_has_is_read() -> None:
     """Each key of the case and of a member has its place; what is left out is at its default."""
     case = parse(json.dumps(WHOLE))
     assert (case.assignor, case.topics) == ("cooperative-sticky", {"orders": 2, "returns": 1})
-    assert case.load_balance == LoadBalance(1.5, 60_000, 3)
     assert case.racks == {"orders": (("a", "b"), ())}
     assert case.members["m1"] == MemberSubscription(
         topics=("orders", "returns"),
@@ -112,7 +110,6 @@ def changed(path: str, value: Any) -> str:
         ("racks.order", [], 'racks: there is no topic "order"; did you mean "orders"?'),
         ("racks.orders", [["a"]], "racks.orders: 1 partition listed, but topics has 2 of them"),
         ("racks.orders.1", "a", "the case: Expected `array`, got `str` - at `$.racks[...][1]`"),
-        ("load_balance", {"threshold": 1}, "the case: Expected `float` > 1.0 - at `$.load_balance.threshold`"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(path: str, value: Any, words: str) -> None:
