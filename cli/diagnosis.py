@@ -25,26 +25,6 @@ class Check:
     remedy: str = ""
 
 
-def ok(check: str, finding: str) -> Check:
-    """A check that passed."""
-    return Check(check, OK, finding)
-
-
-def failed(check: str, finding: str, remedy: str) -> Check:
-    """A check that failed: a query would fail."""
-    return Check(check, FAILED, finding, remedy)
-
-
-def warning(check: str, finding: str, remedy: str) -> Check:
-    """A check with a doubt: a query would run, but perhaps not for long, or slowly."""
-    return Check(check, WARNING, finding, remedy)
-
-
-def not_asked(check: str, finding: str, remedy: str = "") -> Check:
-    """A check that was not made; ``remedy`` says how it can be."""
-    return Check(check, NOT_ASKED, finding, remedy)
-
-
 def as_lines(checks: Sequence[Check]) -> list[str]:
     """A line for each, and one for its remedy."""
     lines = []

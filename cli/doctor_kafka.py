@@ -1,11 +1,10 @@
-"""Checks of the cluster: each advertised listener, the brokers' API versions, permissions, and clocks.
+"""Checks of the cluster: each advertised listener, the brokers' API versions, and permissions.
 
 Every request is bounded.  Listeners are tried as executors try them: TCP, TLS, ApiVersions and login, by Cohort's client.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,10 +12,9 @@ from enum import Enum
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AclOperation, OffsetSpec
+from confluent_kafka.admin import AclOperation
 
-from sparkcohort.cli.diagnosis import Check, failed, not_asked, ok, warning
+from sparkcohort.cli.diagnosis import FAILED, NOT_ASKED, OK, WARNING, Check
 from sparkcohort.cli.kafka_group import TIMEOUT_S, KafkaGroup
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.addresses import joined
@@ -29,8 +27,6 @@ from sparkcohort.runtime.text import counted
 
 EACH_S: Final = 5.0
 MOST_BROKERS: Final = 200
-AHEAD_S: Final = 2.0
-"""How far a record's time may be ahead of this host's clock: a busy producer and the network make less than this."""
 _NAMES: Final = {3: "Metadata", 1: "Fetch"}
 _CAN_READ: Final = (AclOperation.READ, AclOperation.DESCRIBE)
 LOGIN: Final = "check security.protocol, sasl.* and ssl.*"
@@ -41,7 +37,7 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
     try:
         kafka = KafkaGroup(group or "", conf)
     except CohortError as error:
-        return [failed("brokers", str(error), f"check the address and the network; {LOGIN}")]
+        return [Check("brokers", FAILED, str(error), f"check the address and the network; {LOGIN}")]
     with closing(kafka):
         return [*_listeners(conf, kafka.metadata.nodes), *_permissions(kafka, topics)]
 
@@ -49,14 +45,15 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
 def _permissions(kafka: KafkaGroup, topics: Collection[str]) -> Iterator[Check]:
     yield from (_topic(kafka, topic) for topic in topics)
     if not topics:
-        yield not_asked("topics", "none is named", "--option subscribe=TOPIC")
+        yield Check("topics", NOT_ASKED, "none is named", "--option subscribe=TOPIC")
     readable = [topic for topic in topics if topic in kafka.sizes]
-    yield _group(kafka, readable) if kafka.name else not_asked("group", "none is named", "--option group.id=GROUP")
-    yield _clocks(kafka, readable)
+    yield (
+        _group(kafka, readable) if kafka.name else Check("group", NOT_ASKED, "none is named", "--option group.id=GROUP")
+    )
 
 
 def _silent(name: str, error: CohortError) -> Check:
-    return failed(name, str(error), "look at the broker that coordinates or leads it, and try again")
+    return Check(name, FAILED, str(error), "look at the broker that coordinates or leads it, and try again")
 
 
 # --- listeners -------------------------------------------------------------------------------------
@@ -65,7 +62,9 @@ def _silent(name: str, error: CohortError) -> Check:
 def _listeners(conf: Mapping[str, str], brokers: Mapping[int, Node]) -> list[Check]:
     impossible = connection.unsupported(conf)
     if impossible:
-        return [not_asked("listeners", f"each one can't be tried by our own client ({impossible}); a broker answers")]
+        return [
+            Check("listeners", NOT_ASKED, f"each one can't be tried by our own client ({impossible}); a broker answers")
+        ]
     settings = connection.Settings.parse(conf)
     nodes = sorted(brokers.items())[:MOST_BROKERS]
     with ThreadPoolExecutor(8) as pool:
@@ -77,10 +76,10 @@ def _listener(number: int, node: Node, settings: connection.Settings) -> Check:
     try:
         transport = connection.connect(node.host, node.port, settings, EACH_S)
     except connection.ConnectionRefused as error:
-        return failed(name, settings.redacted(str(error)), f"{LOGIN}, and this broker's own")
+        return Check(name, FAILED, settings.redacted(str(error)), f"{LOGIN}, and this broker's own")
     except connection.TransportError as error:
         remedy = "this address is what the broker advertises (advertised.listeners): it has to be reached from the driver and every executor"
-        return failed(name, settings.redacted(str(error)), remedy)
+        return Check(name, FAILED, settings.redacted(str(error)), remedy)
     spoken = transport.versions
     transport.close()
     lacking = [
@@ -90,8 +89,8 @@ def _listener(number: int, node: Node, settings: connection.Settings) -> Check:
     ]
     if lacking:
         remedy = "nothing: librdkafka reads there, more slowly; or upgrade the broker to Kafka 2.4 or newer"
-        return warning(name, f"reached; it doesn't speak {', '.join(lacking)}", remedy)
-    return ok(name, f"reached and logged in; Fetch up to version {spoken[1][1]}")
+        return Check(name, WARNING, f"reached; it doesn't speak {', '.join(lacking)}", remedy)
+    return Check(name, OK, f"reached and logged in; Fetch up to version {spoken[1][1]}")
 
 
 # --- permissions -----------------------------------------------------------------------------------
@@ -107,9 +106,13 @@ def _topic(kafka: KafkaGroup, topic: str) -> Check:
     except (KafkaException, TimeoutError) as error:
         code = clients.code_of(error) if isinstance(error, KafkaException) else None
         if code == kafka_errors.TOPIC_DENIED:
-            return failed(name, "no permission to describe it (or it is not there)", _grant("topic", topic, _CAN_READ))
+            return Check(
+                name, FAILED, "no permission to describe it (or it is not there)", _grant("topic", topic, _CAN_READ)
+            )
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            return failed(name, "it is not there", f"kafka-topics --create --topic {topic}, or correct subscribe")
+            return Check(
+                name, FAILED, "it is not there", f"kafka-topics --create --topic {topic}, or correct subscribe"
+            )
         return _silent(name, kafka.as_cohort_error(error))
     return _allowed(name, facts.authorized_operations, counted(len(facts.partitions), "partition"))
 
@@ -122,7 +125,7 @@ def _group(kafka: KafkaGroup, topics: Collection[str]) -> Check:
     except (KafkaException, TimeoutError) as error:
         code = clients.code_of(error) if isinstance(error, KafkaException) else None
         if code == kafka_errors.GROUP_DENIED:
-            return failed(name, "no permission to describe it", _grant("group", kafka.name, _CAN_READ))
+            return Check(name, FAILED, "no permission to describe it", _grant("group", kafka.name, _CAN_READ))
         return (
             _new_group(kafka, topics)
             if code == KafkaError.GROUP_ID_NOT_FOUND
@@ -136,13 +139,14 @@ def _new_group(kafka: KafkaGroup, topics: Collection[str]) -> Check:
     """A group that doesn't exist yet.  Asking for its commits needs the right to describe it, so the answer tells of that."""
     name = f"group {kafka.name}"
     if not topics:
-        return not_asked(name, "it is not there yet, and without a topic nothing can be asked of it")
+        return Check(name, NOT_ASKED, "it is not there yet, and without a topic nothing can be asked of it")
     try:
         kafka.committed([TopicPartition(min(topics), 0)])
     except CohortError as error:
-        return failed(name, str(error), _grant("group", kafka.name, _CAN_READ))
-    return warning(
+        return Check(name, FAILED, str(error), _grant("group", kafka.name, _CAN_READ))
+    return Check(
         name,
+        WARNING,
         "it is not there yet; describe is allowed, read can't be known before a member joins",
         _grant("group", kafka.name, (AclOperation.READ,)) + " (unless it is allowed already)",
     )
@@ -155,39 +159,10 @@ def _allowed(name: str, operations: Collection[Enum] | None, finding: str) -> Ch
     if missing:
         kind, _, resource = name.partition(" ")
         words = " and ".join(each.name.lower() for each in missing)
-        return failed(name, f"{words} is not allowed", _grant(kind, resource, missing))
-    return ok(name, f"{finding}; describe and read are allowed")
+        return Check(name, FAILED, f"{words} is not allowed", _grant(kind, resource, missing))
+    return Check(name, OK, f"{finding}; describe and read are allowed")
 
 
 def _grant(kind: str, name: str, operations: Collection[AclOperation]) -> str:
     flags = " ".join(f"--operation {each.name.capitalize()}" for each in operations)
     return f"kafka-acls --bootstrap-server … --add --allow-principal User:… {flags} --{kind} {name}"
-
-
-# --- clocks ----------------------------------------------------------------------------------------
-
-
-def _clocks(kafka: KafkaGroup, topics: Collection[str]) -> Check:
-    """Whether a clock is ahead of this host's.  No answer of Kafka has the broker's time: the newest record's is used."""
-    name = "clocks"
-    if not topics:
-        return not_asked(name, "Kafka tells its time in records only, and no topic is named")
-    topic = min(topics)
-    specs = {Position(topic, number): OffsetSpec.max_timestamp() for number in range(kafka.sizes[topic])}
-    try:
-        futures = kafka.admin.list_offsets(specs, request_timeout=TIMEOUT_S)
-        newest = max(future.result(TIMEOUT_S + 1).timestamp for future in futures.values()) / 1000
-    except (KafkaException, TimeoutError) as error:
-        return _silent(name, kafka.as_cohort_error(error))
-    if newest < 0:
-        return not_asked(name, f"Kafka tells its time in records only, and {topic} has none")
-    ahead = newest - time.time()
-    if ahead > AHEAD_S:
-        return warning(
-            name,
-            f"the newest record of {topic} is {ahead:.1f} s ahead of this host",
-            "set this host's, the brokers' and the producers' clocks by NTP",
-        )
-    return ok(
-        name, f"the newest record of {topic} is {-ahead:.1f} s old by this host's clock: no clock is seen ahead of it"
-    )
