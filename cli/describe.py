@@ -1,4 +1,4 @@
-"""``cohort describe``: a group's offsets, members or state: of live runs on this host or, from any host, from Kafka."""
+"""``cohort describe``: a group's offsets, members or state, of live runs on this host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import click
 
-from sparkcohort.cli import kafka_status, printing, views
-from sparkcohort.cli.kafka_group import KafkaGroup, open_group
+from sparkcohort.cli import printing, views
 from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 from sparkcohort.runtime.text import counted
@@ -24,7 +23,6 @@ SORTS: Final[Mapping[str, Key]] = {
     "member": lambda row: (row["client_id"] or "", row["topic"], row["partition"]),
 }
 """The largest lag and age come first, unknown ones last."""
-EXECUTORS: Final = "the driver of a Cohort query is the only member that Kafka knows; its executors show without --bootstrap-server, on the driver's host"
 
 _EPILOG: Final = """\b
 Examples:
@@ -33,8 +31,6 @@ Examples:
   cohort describe --group billing --topic orders --min-lag 1000
   cohort describe --group billing --member executor-3 --verbose
   cohort describe --group billing --members --verbose
-  cohort describe --group billing --bootstrap-server broker:9092
-                                                    any group of Kafka's, from any host
   cohort describe --state --output json | jq '.[].state'
 """
 
@@ -77,8 +73,6 @@ class RowFilter:
 @click.option("--member", metavar="MEMBER", help="Only what this CONSUMER-ID or CLIENT-ID owns.")
 @click.option("--min-lag", type=click.IntRange(min=0), metavar="N", help="Only partitions at least N records behind.")
 @click.option("--sort", type=click.Choice([*SORTS]), help="The order of the partitions; lag and age: largest first.")
-@printing.servers
-@printing.config
 @printing.output
 def describe_command(
     group_id: str | None,
@@ -89,14 +83,11 @@ def describe_command(
     member: str | None,
     min_lag: int | None,
     sort: str | None,
-    servers: str | None,
-    config: str | None,
     output: str,
 ) -> None:
     """Show a group: committed offsets, lag, and which executor owns what.
 
     The columns are those of kafka-consumer-groups --describe.  CLIENT-ID names the Spark executor.
-    With --bootstrap-server Kafka is asked: for any group, with or without a running query.
     """
     context = click.get_current_context()
     if members and state:
@@ -105,16 +96,8 @@ def describe_command(
         raise click.UsageError("--min-lag and --sort are for partitions: not with --members or --state.", context)
     if state and (topics or member):
         raise click.UsageError("--topic and --member are not for --state.", context)
-    if (servers or config) and group_id is None:
-        raise click.UsageError(
-            "--bootstrap-server needs --group; `cohort groups --bootstrap-server` lists them.", context
-        )
     table = "members" if members else "state" if state else "offsets"
     row_filter = RowFilter(topics, member, min_lag, sort or "partition")
-    if servers or config:
-        group = open_group(group_id or "", servers, config)
-        printing.print_view(_kafka_view(group, table, verbose, row_filter), output)
-        return
     answers, failures = ask_runs(group_id, lambda run: _run_view(run, status_of(run), table, verbose, row_filter))
     printing.print_answers(answers, failures, output)
 
@@ -125,16 +108,6 @@ def _run_view(run: Connection, status: dict[str, Any], table: str, verbose: bool
     else:
         view = _table(status, table, verbose, row_filter)
     return replace(view, notes=views.notes(status), totals=(*views.batch(status), *view.totals))
-
-
-def _kafka_view(group: KafkaGroup, table: str, verbose: bool, row_filter: RowFilter) -> views.View:
-    status = kafka_status.kafka_status(group)
-    if table == "state":
-        keys = ("group", "coordinator", "protocol", "state")
-        row = (*(status[key] or None for key in keys), len(status["members"]))
-        return views.View(views.STATE, (row,))
-    has_driver = any((row["instance_id"] or "").startswith(kafka_status.DRIVERS) for row in status["members"])
-    return replace(_table(status, table, verbose, row_filter), notes=(EXECUTORS,) if has_driver else ())
 
 
 def _table(status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:

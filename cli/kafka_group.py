@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import difflib
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import click
@@ -35,16 +33,6 @@ from sparkcohort.runtime.shell.options.security_settings import redact_text
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
 TIMEOUT_S: Final = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """The groups of a cluster, by id; ``silent`` are those whose coordinator doesn't answer."""
-
-    described: tuple[ConsumerGroupDescription, ...]
-    silent: tuple[str, ...]
-    denied: int  # the number of groups that this user may not describe
-    unlisted: tuple[str, ...]  # the errors of brokers that have not listed their groups
 
 
 def open_group(group_id: str, servers: str | None, config: str | None) -> KafkaGroup:
@@ -168,23 +156,6 @@ class KafkaGroup:
 
         return self._do(fetch)
 
-    def every_group(self) -> GroupListing:
-        """All groups of the cluster, as far as brokers answer in time."""
-
-        def fetch_all() -> GroupListing:
-            listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
-            if not listed.valid and listed.errors:
-                raise listed.errors[0]
-            unlisted = tuple(redact_text(clients.text_of(error), self.conf) for error in listed.errors)
-            names = sorted(each.group_id for each in listed.valid)
-            if not names:
-                return GroupListing((), (), 0, unlisted)
-            futures = group_requests.describe_groups(self.admin, names)
-            concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
-            return _sort_groups(futures, unlisted)
-
-        return self._do(fetch_all)
-
     def unknown(self) -> CohortError:
         """The error for a group that Kafka doesn't know, with the nearest name that it knows."""
         try:
@@ -230,17 +201,3 @@ def _unknown_group(name: str, group_ids: list[str]) -> CohortError:
     near = difflib.get_close_matches(name, group_ids, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(group_ids[:6]) or 'no group'}"
     return CohortError(f"Kafka knows no consumer group {name}: {hint}", "GROUP_ID_NOT_FOUND")
-
-
-def _sort_groups(futures: Mapping[str, Future[ConsumerGroupDescription]], unlisted: tuple[str, ...]) -> GroupListing:
-    described, silent, denied = [], [], 0
-    for name, future in futures.items():
-        error = future.exception(0) if future.done() else TimeoutError()
-        code = clients.code_of(error) if isinstance(error, KafkaException) else None
-        if error is None:
-            described.append(future.result(0))
-        elif code == kafka_errors.GROUP_DENIED:
-            denied += 1
-        elif code != KafkaError.GROUP_ID_NOT_FOUND:  # a group that has ended meanwhile is left out
-            silent.append(name)
-    return GroupListing(tuple(described), tuple(silent), denied, unlisted)

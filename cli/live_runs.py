@@ -15,7 +15,7 @@ MOST_TEXT: Final = 400
 
 NO_COORDINATOR: Final = (
     "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
-    "format('cohort') runs; describe, groups and lag can ask Kafka instead, with --bootstrap-server"
+    "format('cohort') runs; cohort lag --bootstrap-server and kafka-consumer-groups ask Kafka instead"
 )
 
 

@@ -18,27 +18,33 @@ from typing import Any, Final, NoReturn
 import click
 
 from sparkcohort.cli import printing, rebalance_views, views
-from sparkcohort.cli.live_runs import ask_runs
+from sparkcohort.cli.live_runs import ask_runs, find_runs, status_of
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
 DEFAULT_LAST: Final = 20
+UNREACHABLE: Final = "unreachable"
+"""The state of a group whose driver doesn't answer."""
 
 _EPILOG: Final = """\b
 Examples:
   cohort groups                            which groups run on this host
   cohort describe                          offsets, lag and owners of all of them
   cohort describe --group billing          of one group
-  cohort describe --group billing --bootstrap-server broker:9092
-                                           any group, from any host
   cohort describe --state --output json | jq '.[].state'
   cohort lag --group billing --watch 5      how far behind, and whether it grows
   cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
   cohort story executor-3                  what happened to a member
   cohort doctor --bootstrap-server broker:9092
                                            what a query needs, checked without one
+"""
+
+_GROUPS_EPILOG: Final = """\b
+Examples:
+  cohort groups                                       the live groups of this host
+  cohort groups --output json | jq '.[] | select(.lag > 10000)'
 """
 
 _REBALANCES_EPILOG: Final = """\b
@@ -61,7 +67,6 @@ LAZY: Final = {
     "describe": "sparkcohort.cli.describe:describe_command",
     "doctor": "sparkcohort.cli.doctor:doctor_command",
     "lag": "sparkcohort.cli.lag:lag_command",
-    "groups": "sparkcohort.cli.group_list:groups_command",
     "handover": "sparkcohort.cli.handover:handover_command",
     "reset-offsets": "sparkcohort.cli.reset_offsets:reset_command",
     "rules": "sparkcohort.cli.monitoring:rules_command",
@@ -133,6 +138,24 @@ def cli(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+@cli.command("groups", epilog=_GROUPS_EPILOG)
+@printing.output
+def groups_command(output: str) -> None:
+    """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME."""
+    elsewhere = list(connection_file.elsewhere())
+    rows = [_listed_row(run, "elsewhere") for run in elsewhere]
+    for run in connection_file.live() if elsewhere else find_runs():
+        try:
+            rows.append(_listed_row(run, status_of(run)))
+        except CohortError:
+            rows.append(_listed_row(run, UNREACHABLE))
+    printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
+
+
+def _listed_row(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
+    return (run.group_id, run.instance_id, run.pid, run.place.host, status)
 
 
 @cli.command(epilog=_REBALANCES_EPILOG)

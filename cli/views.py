@@ -205,7 +205,7 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         **{key: row[key] for key in keys},
         "consumer_id": row["member_id"],
         "host": row["host"],
-        "client_id": client_id(row["executor"]) or row.get("client_id"),
+        "client_id": client_id(row["executor"]),
         "lag_seconds": row["lag_seconds"],
         "open_transaction": row["open_transaction"],
     }
@@ -230,12 +230,12 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "group": group,
         "consumer_id": row["member_id"],
-        "host": row.get("host"),
-        "client_id": client_id(row.get("executor")) or row.get("client_id"),
+        "host": row["host"],
+        "client_id": client_id(row["executor"]),
         "partitions": len(owned),
-        "group_instance_id": row.get("instance_id"),
+        "group_instance_id": row["instance_id"],
         "member_state": row["state"],
-        **{key: row.get(key) for key in ("executor", "rack", "cores", "pid", "heartbeat_age_ms", "load")},
+        **{key: row[key] for key in ("executor", "rack", "cores", "pid", "heartbeat_age_ms", "load")},
         "current_assignment": owned,
         "target_assignment": [{"topic": topic, "partition": partition} for topic, partition in row["target"]],
     }

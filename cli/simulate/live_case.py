@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from confluent_kafka.admin import MemberDescription
+
 from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.cli.kafka_group import KafkaGroup
-from sparkcohort.cli.kafka_status import is_driver, owned_partitions
 from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.views import client_id
 from sparkcohort.runtime.kafka.fetch_messages import Metadata
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 GENERATION: Final = 1  # Kafka's description has none: all members are of the same one
 
+DRIVERS: Final = "cohort-"
+"""How the group.instance.id of a Cohort query's driver begins."""
 WANT_ALL: Final = "Kafka doesn't tell subscriptions: every member is taken to want every topic assigned or committed"
 NO_RACKS: Final = "Kafka doesn't tell the members' racks"
 
@@ -80,7 +84,7 @@ def case_of_kafka(group: KafkaGroup) -> Case:
     committed = {tp.topic for tp in group.committed({tp for tp in group.partitions() if not tp.topic.startswith("__")})}
     if description is None or not (description.members or committed):
         raise group.unknown()
-    owned = {member.member_id: tuple(owned_partitions(member)) for member in description.members}
+    owned = {member.member_id: _owned(member) for member in description.members}
     assigned = {topic for partitions in owned.values() for topic, _ in partitions}
     topics = {topic: sizes[topic] for topic in sorted(assigned | committed) if topic in sizes}
     members = {
@@ -95,7 +99,7 @@ def case_of_kafka(group: KafkaGroup) -> Case:
     notes = [WANT_ALL, NO_RACKS]
     if str(description.state.name) != "STABLE":
         notes.append(f"the group is not settled: {description.state.name}")
-    if any(map(is_driver, description.members)):
+    if any((member.group_instance_id or "").startswith(DRIVERS) for member in description.members):
         notes.append(
             "a member is the driver of a Cohort query: without --bootstrap-server, on its host, its executors show"
         )
@@ -108,6 +112,10 @@ def case_of_kafka(group: KafkaGroup) -> Case:
         names={member.member_id: member.client_id for member in description.members},
         notes=tuple(notes),
     )
+
+
+def _owned(member: MemberDescription) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(each.topic, each.partition) for each in member.assignment.topic_partitions))
 
 
 def _racks(metadata: Metadata, topic: str) -> list[tuple[str, ...]]:

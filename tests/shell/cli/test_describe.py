@@ -1,21 +1,15 @@
-"""``cohort describe`` and ``cohort groups``: chosen rows, their sums, narrow terminals, and groups as Kafka tells them."""
+"""``cohort describe``: chosen rows, their sums, narrow terminals."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
 
-from tests.kit.broker import Broker
 from tests.kit.command import cohort
-from tests.kit.produce import produce
 from tests.kit.status import IN_FLIGHT, a_status
-from tests.kit.waiting import wait_until
 from tests.shell.cli.test_main import a_run, on_a_terminal
 from tests.shell.cli.test_main import home as home  # noqa: PLC0414  the fixture
 
@@ -89,7 +83,6 @@ SUMS = {
         ["--state", "--member", "m-2"],
         ["--sort", "size"],
         ["--min-lag", "-1"],
-        ["--bootstrap-server", "127.0.0.1:1"],
     ],
 )
 def test_what_does_not_go_together(home: Path, arguments: list[str]) -> None:
@@ -116,75 +109,3 @@ def test_eighty_columns(home: Path, flags: list[str]) -> None:
     assert lines[-1].startswith("left out at this width: ")
     assert len(table) == 1 + len(status["members" if flags else "partitions"]), narrow
     assert "executor-2" in narrow
-
-
-@contextmanager
-def members(broker: Broker, topic: str, *names: str) -> Iterator[list[Consumer]]:
-    """Kafka's own consumers of a group of the topic's name, each with a partition."""
-    conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "enable.auto.commit": False, "log_level": 0}
-    found = [Consumer({**conf, "client.id": name}) for name in names]
-    try:
-        for each in found:
-            each.subscribe([topic])
-
-        def assigned() -> bool:
-            for each in found:
-                each.poll(0.05)
-            return all(len(each.assignment()) == 1 for each in found)
-
-        wait_until(assigned, 60, "an assignment")
-        yield found
-    finally:
-        for each in found:
-            each.close()
-
-
-def test_any_group_of_kafkas(broker: Broker, topic: str, home: Path) -> None:
-    """From any host: committed offsets, lag and owners, with and without members; unknown is null."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 20, partitions=2)
-    broker.admin.commit(topic, topic, {0: 4})
-    asked = ("describe", "--group", topic, "--bootstrap-server", broker.bootstrap)
-    (alone,) = json.loads(cohort(*asked, "--output", "json").stdout)
-    assert (alone["partition"], alone["lag"], alone["consumer_id"]) == (0, 6, None)
-    assert cohort(*asked, "--state").stdout.splitlines()[1].split()[-2:] == ["Empty", "0"]
-    with members(broker, topic, "alice", "bob"):
-        rows = json.loads(cohort(*asked, "--output", "json").stdout)
-        state = cohort(*asked, "--state").stdout.splitlines()[1]
-        described = json.loads(cohort(*asked, "--members", "--verbose", "--output", "json").stdout)
-        only = json.loads(cohort(*asked, "--member", "alice", "--output", "json").stdout)
-        listed = json.loads(cohort("groups", "--bootstrap-server", broker.bootstrap, "--output", "json").stdout)
-        text = cohort(*asked, "--members", "--verbose")
-    assert {row["client_id"] for row in rows} == {"alice", "bob"}
-    assert {(row["partition"], row["current_offset"], row["lag"]) for row in rows} == {(0, 4, 6), (1, None, None)}
-    assert state.split() == [topic, f"{broker.bootstrap}", "(1)", "range", "Stable", "2"]
-    assert [len(row["current_assignment"]) for row in described] == [1, 1]
-    assert [row["client_id"] for row in only] == ["alice"]
-    (mine,) = (row for row in listed if row["group"] == topic)
-    assert (mine["state"], mine["members"], mine["cohort_driver"]) == ("Stable", 2, None)
-    assert f"{topic}-0" in text.stdout, text
-    assert "@None" not in text.stdout
-
-
-def test_a_group_that_has_nothing_yet(broker: Broker, topic: str, home: Path) -> None:
-    """A query that starts: its group is there, without member and offset.  It is shown so, not called unknown and suggested."""
-    broker.admin.create_topic(topic, 1)
-    with members(broker, topic, "alice"):
-        pass
-    asked = ("describe", "--group", topic, "--bootstrap-server", broker.bootstrap)
-    wait_until(lambda: "Empty" in cohort(*asked, "--state").stdout, 60, "an empty group")
-    ended = cohort(*asked)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert f"{topic}, Empty: 0 partitions" in ended.stdout
-
-
-def test_groups_that_kafka_does_not_tell(broker: Broker, topic: str, home: Path) -> None:
-    """No such group, nobody at that address, a file that isn't there: one line, and the status that the page names."""
-    for arguments, status, words in (
-        (("describe", "--group", topic, "--bootstrap-server", broker.bootstrap), 1, "knows no consumer group"),
-        (("describe", "--group", topic, "--command-config", "/nowhere"), 2, "/nowhere"),
-        (("groups", "--command-config", "/nowhere"), 2, "/nowhere"),
-    ):
-        ended = cohort(*arguments)
-        assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (status, "", 1)
-        assert words in ended.stderr
