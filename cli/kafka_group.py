@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
@@ -156,15 +155,6 @@ class KafkaGroup:
 
         return self._do(fetch)
 
-    def unknown(self) -> CohortError:
-        """The error for a group that Kafka doesn't know, with the nearest name that it knows."""
-        try:
-            listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
-            group_ids = sorted(each.group_id for each in listed)
-        except (KafkaException, TimeoutError):
-            group_ids = []
-        return _unknown_group(self.name, group_ids)
-
     def committed(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, tuple[int, str]]:
         """Offset and metadata of each partition (None: of all) that the group has committed."""
         with closing(GroupOffsets(self.conf, self.name)) as group:
@@ -192,12 +182,3 @@ class KafkaGroup:
                     raise KafkaException(answer.error)
 
         self._do(commit)
-
-
-def _unknown_group(name: str, group_ids: list[str]) -> CohortError:
-    if name in group_ids:  # it has started, or its coordinator has moved, since it was described
-        text = f"the coordinator of group {name} does not know it yet: its query may be starting; ask again"
-        return CohortError(text, "COORDINATOR_LOAD_IN_PROGRESS")
-    near = difflib.get_close_matches(name, group_ids, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(group_ids[:6]) or 'no group'}"
-    return CohortError(f"Kafka knows no consumer group {name}: {hint}", "GROUP_ID_NOT_FOUND")

@@ -11,7 +11,7 @@ import click
 
 from sparkcohort.cli import printing, views
 from sparkcohort.cli.kafka_group import KafkaGroup, open_group
-from sparkcohort.cli.lag_figures import Lag, LagLimit, Lags, find_excesses, parse_limit, total_by, trend
+from sparkcohort.cli.lag_figures import Lag, Lags, find_excesses, parse_limit, total_by, trend
 from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
@@ -92,7 +92,7 @@ def lag_command(
         lags_before, taken_at = lags_now, taken_now
 
 
-def _verdict(lags: Lags, limit: LagLimit | None) -> int:
+def _verdict(lags: Lags, limit: Lag | None) -> int:
     too_much = [] if limit is None else find_excesses(total_by(lags, 1), limit)
     for excess in too_much:
         printing.print_stderr(f"cohort: {excess} behind, more than --fail-above")

@@ -21,7 +21,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Lag(NamedTuple):
-    """Records that are not committed, and the age of the oldest of them in seconds; None: unknown."""
+    """Records that are not committed, and the age of the oldest of them in seconds; None: unknown, or of a limit, none."""
 
     records: int | None
     seconds: float | None
@@ -30,24 +30,17 @@ class Lag(NamedTuple):
 Lags: TypeAlias = Mapping[Place, Lag]
 
 
-class LagLimit(NamedTuple):
-    """The value of ``--fail-above``: records or seconds; the other one is None."""
-
-    records: int | None
-    seconds: float | None
-
-
-def parse_limit(text: str) -> LagLimit:
-    """``10000`` are records, ``30s``, ``5m``, ``2h`` and ``1d`` are time.  Raises ValueError.
+def parse_limit(text: str) -> Lag:
+    """The value of ``--fail-above``: ``10000`` are records, ``30s``, ``5m``, ``2h`` and ``1d`` are time.  Raises ValueError.
 
     >>> parse_limit("10000"), parse_limit("5m")
-    (LagLimit(records=10000, seconds=None), LagLimit(records=None, seconds=300))
+    (Lag(records=10000, seconds=None), Lag(records=None, seconds=300))
     """
     match = re.fullmatch(r"([0-9]{1,15})([smhd]?)", text.strip().lower())
     if match is None:
         raise ValueError(f"{text!r} is neither a number of records, such as 10000, nor a time, such as 30s, 5m or 2h")
     number = int(match[1])
-    return LagLimit(None, number * _SECONDS[match[2]]) if match[2] else LagLimit(number, None)
+    return Lag(None, number * _SECONDS[match[2]]) if match[2] else Lag(number, None)
 
 
 def total(lags: Iterable[Lag]) -> Lag:
@@ -79,7 +72,7 @@ def trend(lag_before: Lag | None, lag_now: Lag, elapsed_s: float) -> str:
     return f"{'grows' if change > 0 else 'falls'} by {abs(change) / elapsed_s:.3g}/s"
 
 
-def find_excesses(lags: Mapping[tuple[object, ...], Lag], limit: LagLimit) -> list[str]:
+def find_excesses(lags: Mapping[tuple[object, ...], Lag], limit: Lag) -> list[str]:
     """The lags above the limit, in words; an unknown one counts as above it while records wait."""
     excesses = []
     for place, lag in lags.items():

@@ -6,8 +6,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Final
@@ -33,15 +33,6 @@ _UNQUOTED: Final = re.compile(r"(?![^/]*hdfs:)[^/]*://[^/@]*:[^@]*/[^@]*@", re.D
 _WRONG: Final = (OSError, pa.ArrowException, ValueError, ImportError)
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A file of a log: the batch's number, its size in bytes, and when it was written (seconds since 1970; None: unknown)."""
-
-    number: int
-    size: int
-    written: float | None
-
-
 class Folder:
     """The files of one checkpoint.  Every failure is a CohortError of one line that names the place."""
 
@@ -49,24 +40,22 @@ class Folder:
         """Open ``place``.  Raises CohortError: it can't be reached, or is no checkpoint."""
         self.place = _without_login(place)
         self._fs, self._root = _open_file_system(place, self.place)
-        self.logs: Mapping[str, list[LogFile]] = {name: self._list_files(name) for name in ("offsets", "commits")}
+        self.logs: Mapping[str, Mapping[int, fs.FileInfo]] = {
+            name: self._list_files(name) for name in ("offsets", "commits")
+        }
         self.stateful = bool(self._entries("state"))
         if not self.logs["offsets"] and not self.logs["commits"] and not self.exists("metadata"):
             raise CohortError(f"{self.place} is no checkpoint: it has neither offsets nor commits nor metadata")
 
     def exists(self, name: str) -> bool:
         """Whether a file of this name exists."""
-        info = self._call(lambda: self._fs.get_file_info(f"{self._root}/{name}"), name)
-        return bool(info.type == fs.FileType.File)
+        with self._one_line(name):
+            return bool(self._fs.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
 
     def read(self, name: str) -> str:
         """The text of a file; bytes that are no UTF-8 become U+FFFD.  Raises CohortError, also if it is too large."""
-
-        def whole() -> bytes:
-            with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
-                return bytes(stream.read(LARGEST + 1))
-
-        data: bytes = self._call(whole, name)
+        with self._one_line(name), self._fs.open_input_stream(f"{self._root}/{name}") as stream:
+            data = bytes(stream.read(LARGEST + 1))
         if len(data) > LARGEST:
             raise CohortError(f"{self.place}/{name} has more than {LARGEST >> 20} MiB: that is no file of Spark's logs")
         return data.decode("utf-8", "replace")
@@ -74,77 +63,63 @@ class Folder:
     def files(self) -> Files:
         """The files that a repair reads."""
         texts = {
-            log: {file.number: self.read(f"{log}/{file.number}") for file in log_files[-FILES_PER_REPAIR:]}
-            for log, log_files in self.logs.items()
+            log: {number: self.read(f"{log}/{number}") for number in list(numbers)[-FILES_PER_REPAIR:]}
+            for log, numbers in self.logs.items()
         }
         metadata = self.read("metadata") if self.exists("metadata") else None
         return Files(texts["offsets"], texts["commits"], metadata, self.stateful, str(uuid.uuid4()))
 
     def write(self, name: str, text: str | None) -> None:
         """Write a whole file, or remove it (None).  The checksum of its old text is removed first."""
-        path, crc = f"{self._root}/{name}", f"{self._root}/{_crc_of(name)}"
-        if self.exists(_crc_of(name)):
-            self._call(lambda: self._fs.delete_file(crc), name)
-        if text is None:
-            self._call(lambda: self._fs.delete_file(path), name)
-            return
-        folder, _, last = path.rpartition("/")
-        # The name is no number: Spark ignores the file if this ends half way.
-        self._write_bytes(f"{folder}/.{last}.repair.tmp", text.encode(), name)
-        self._call(lambda: self._fs.move(f"{folder}/.{last}.repair.tmp", path), name)
+        folder, _, last = f"{self._root}/{name}".rpartition("/")
+        half = f"{folder}/.{last}.repair.tmp"  # no number: Spark ignores the file if this ends half way
+        with self._one_line(name):
+            if self._fs.get_file_info(f"{folder}/.{last}.crc").type == fs.FileType.File:
+                self._fs.delete_file(f"{folder}/.{last}.crc")
+            if text is None:
+                self._fs.delete_file(f"{folder}/{last}")
+                return
+            with self._fs.open_output_stream(half) as stream:
+                stream.write(text.encode())
+            self._fs.move(half, f"{folder}/{last}")
 
     def back_up(self) -> str:
         """Copy both logs and ``metadata``, with their checksums, to a new folder beside this one.  Returns its place."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         target = f"{self._root}.backup-{stamp}"
-        names = ["metadata", ".metadata.crc"]
-        for log in self.logs:
-            names += [f"{log}/{each}" for each in self._entries(log)]
-        for log in self.logs:
-            self._call(lambda log=log: self._fs.create_dir(f"{target}/{log}", recursive=True), log)
-        for name in names:
-            if self.exists(name):
-                self._copy(name, f"{target}/{name}")
+        for name in (*self.logs, "metadata", ".metadata.crc"):
+            with self._one_line(name):
+                kind = self._fs.get_file_info(f"{self._root}/{name}").type
+                if kind == fs.FileType.Directory:
+                    self._fs.create_dir(f"{target}/{name}", recursive=True)
+                if kind != fs.FileType.NotFound:
+                    fs.copy_files(f"{self._root}/{name}", f"{target}/{name}", self._fs, self._fs)
         return f"{self.place.rstrip('/')}.backup-{stamp}"
 
     def age_s(self) -> float | None:
         """Seconds since either log was written to; None: the file system doesn't tell."""
-        times = [each.written for files in self.logs.values() for each in files[-1:] if each.written is not None]
-        return max(time.time() - max(times), 0.0) if times else None
+        times = [info.mtime_ns for files in self.logs.values() for info in list(files.values())[-1:] if info.mtime_ns]
+        return max(time.time() - max(times) / 1e9, 0.0) if times else None
 
-    def _copy(self, name: str, target: str) -> None:
-        def whole() -> bytes:
-            with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
-                return bytes(stream.read())
+    def _entries(self, name: str) -> list[fs.FileInfo]:
+        with self._one_line(name):
+            entries: list[fs.FileInfo] = self._fs.get_file_info(
+                fs.FileSelector(f"{self._root}/{name}", allow_not_found=True)
+            )
+        return entries
 
-        self._write_bytes(target, self._call(whole, name), name)
-
-    def _write_bytes(self, path: str, data: bytes, name: str) -> None:
-        def write() -> None:
-            with self._fs.open_output_stream(path) as stream:
-                stream.write(data)
-
-        self._call(write, name)
-
-    def _entries(self, name: str) -> list[str]:
-        selector = fs.FileSelector(f"{self._root}/{name}", allow_not_found=True)
-        return sorted(each.base_name for each in self._call(lambda: self._fs.get_file_info(selector), name))
-
-    def _list_files(self, log: str) -> list[LogFile]:
-        selector = fs.FileSelector(f"{self._root}/{log}", allow_not_found=True)
-        entries = self._call(lambda: self._fs.get_file_info(selector), log)
+    def _list_files(self, log: str) -> dict[int, fs.FileInfo]:
+        """The files of a log by their batches, sorted."""
+        entries = self._entries(log)
         if len(entries) > MOST_FILES:
             raise CohortError(f"{self.place}/{log} has {len(entries)} files: that is no log of Spark's")
         files = [entry for entry in entries if entry.type == fs.FileType.File and _NUMBER.fullmatch(entry.base_name)]
-        log_files = [
-            LogFile(int(entry.base_name), entry.size or 0, entry.mtime_ns / 1e9 if entry.mtime_ns else None)
-            for entry in files
-        ]
-        return sorted(log_files, key=lambda entry: entry.number)
+        return dict(sorted((int(entry.base_name), entry) for entry in files))
 
-    def _call(self, act: Any, name: str) -> Any:
+    @contextmanager
+    def _one_line(self, name: str) -> Iterator[None]:
         try:
-            return act()
+            yield
         except _WRONG as error:
             raise CohortError(f"{self.place}: {name}: {_reason(error)}") from None
 
@@ -179,11 +154,6 @@ def _open_file_system(place: str, label: str) -> tuple[Any, str]:
         ) from None
     except _WRONG as error:
         raise CohortError(f"{label} can't be opened: {_reason(error).replace(tail, '***')}") from None
-
-
-def _crc_of(name: str) -> str:
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}.{last}.crc"
 
 
 def _without_login(place: str) -> str:

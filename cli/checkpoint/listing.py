@@ -33,27 +33,25 @@ class PlannedBatch:
     committed: bool
     entry: OffsetEntry | None
     sources: Mapping[Source, KafkaEnds | None]
-    commit_version: str
     records: int | None
     trouble: str
 
 
 def batches(folder: Folder, last: int) -> list[PlannedBatch]:
     """The last batches, oldest first.  Raises CohortError: a file can't be read at all."""
-    planned = [each.number for each in folder.logs["offsets"]]
-    done = {each.number for each in folder.logs["commits"]}
+    planned, done = folder.logs["offsets"], folder.logs["commits"]
     numbers = sorted({*planned, *(number for number in done if number > max(planned, default=-1))})
     rows: list[PlannedBatch] = []
     for number in numbers[-last - 1 :]:
         previous = rows[-1].sources if rows and rows[-1].number == number - 1 else {}
-        rows.append(_batch(folder, number, number in set(planned), number in done, previous))
+        rows.append(_batch(folder, number, number in planned, number in done, previous))
     return rows[-last:]
 
 
 def _batch(
     folder: Folder, number: int, planned: bool, done: bool, previous: Mapping[Source, KafkaEnds | None]
 ) -> PlannedBatch:
-    entry, wrong, version = None, "", ""
+    entry, wrong = None, ""
     name = f"offsets/{number}"
     if planned:
         try:
@@ -68,9 +66,8 @@ def _batch(
             wrong = wrong or read_problem(text, f"commits/{number}")
         except BrokenLog as error:
             wrong = str(error)
-        version = text.partition("\n")[0][:9]
     sources = {source: source_of(line, name) for source, line in entry.sources.items()} if entry else {}
-    return PlannedBatch(number, done, entry, sources, version, _records(previous, sources), wrong)
+    return PlannedBatch(number, done, entry, sources, _records(previous, sources), wrong)
 
 
 def _records(previous: Mapping[Source, KafkaEnds | None], current: Mapping[Source, KafkaEnds | None]) -> int | None:
@@ -81,10 +78,10 @@ def _records(previous: Mapping[Source, KafkaEnds | None], current: Mapping[Sourc
     return sum(end - old.ends.get(tp, end) for old, new in pairs for tp, end in new.ends.items())
 
 
-def title(folder: Folder, batches: Sequence[PlannedBatch]) -> tuple[str, ...]:
+def title(folder: Folder) -> tuple[str, ...]:
     """The lines above the table: the whole checkpoint."""
     planned, done = folder.logs["offsets"], folder.logs["commits"]
-    last, committed = (files[-1].number if files else None for files in (planned, done))
+    last, committed = (max(files, default=None) for files in (planned, done))
     try:
         query = logs.query_id(folder.read("metadata"), "metadata") if folder.exists("metadata") else "none"
     except CohortError as error:
@@ -95,21 +92,13 @@ def title(folder: Folder, batches: Sequence[PlannedBatch]) -> tuple[str, ...]:
         f"query id {query}; {'stateful' if folder.stateful else 'no state'}; last written {duration(age * 1000) + ' ago' if age is not None else 'at an unknown time'}",
     ]
     if planned:
-        gap = f"batches before {planned[0].number} were removed by Spark (spark.sql.streaming.minBatchesToRetain)"
-        lines.append(
-            f"offsets {planned[0].number} to {last}, commits to {'none' if committed is None else committed}{'; ' + gap if planned[0].number else ''}"
+        first = min(planned)
+        gap = (
+            f"; batches before {first} were removed by Spark (spark.sql.streaming.minBatchesToRetain)" if first else ""
         )
+        lines.append(f"offsets {first} to {last}, commits to {'none' if committed is None else committed}{gap}")
     if last is not None and (committed is None or committed < last):
         lines.append(f"batch {last} is in flight: planned and not committed; a restart runs it with these very ends")
-    for batch in batches[-1:]:
-        if batch.entry:
-            conf = batch.entry.metadata.get("conf")
-            conf = conf if isinstance(conf, dict) else {}  # it is read as it stands: any JSON is possible
-            store = str(conf.get("spark.sql.streaming.stateStore.providerClass", "unknown")).rpartition(".")[2]
-            lines.append(
-                f"logs of version {batch.entry.version} (offsets), {batch.commit_version or '-'} (commits); watermark {batch.entry.metadata.get('batchWatermarkMs', 0)} ms; "
-                f"spark.sql.shuffle.partitions={conf.get('spark.sql.shuffle.partitions', 'unknown')}, state store {store}"
-            )
     return tuple(lines)
 
 

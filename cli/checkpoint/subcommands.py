@@ -59,7 +59,7 @@ def show_command(directory: str, last: int, partitions: bool, output: str) -> in
     folder = Folder(directory)
     batches = listing.batches(folder, last)
     view = listing.offsets(batches) if partitions else listing.as_view(batches)
-    printing.print_view(replace(view, heading=listing.title(folder, batches)), output)
+    printing.print_view(replace(view, heading=listing.title(folder)), output)
     broken = [batch for batch in batches if batch.trouble]
     if broken:
         raise CohortError(f"{broken[-1].trouble}; cohort checkpoint repair says what to do")

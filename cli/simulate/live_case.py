@@ -15,6 +15,7 @@ from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.cli.kafka_group import KafkaGroup
 from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.views import client_id
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.fetch_messages import Metadata
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -83,7 +84,7 @@ def case_of_kafka(group: KafkaGroup) -> Case:
     sizes = group.sizes
     committed = {tp.topic for tp in group.committed({tp for tp in group.partitions() if not tp.topic.startswith("__")})}
     if description is None or not (description.members or committed):
-        raise group.unknown()
+        raise CohortError(f"Kafka knows no consumer group {group.name}, or its query is starting", "GROUP_ID_NOT_FOUND")
     owned = {member.member_id: _owned(member) for member in description.members}
     assigned = {topic for partitions in owned.values() for topic, _ in partitions}
     topics = {topic: sizes[topic] for topic in sorted(assigned | committed) if topic in sizes}

@@ -231,18 +231,9 @@ def subscribed_partitions(case: Case) -> dict[str, int]:
 
 def unowned(case: Case, owned: Mapping[str, Iterable[Partition]]) -> list[Partition]:
     """The subscribed partitions without owner, sorted."""
-    marks = {topic: bytearray(count) for topic, count in subscribed_partitions(case).items()}
-    for partitions in owned.values():
-        for topic, number in partitions:
-            marks[topic][number] = 1
-    return [(topic, number) for topic, row in marks.items() for number in _zeros(row)]
-
-
-def _zeros(row: bytearray) -> Iterable[int]:
-    place = row.find(0)
-    while place >= 0:
-        yield place
-        place = row.find(0, place + 1)
+    taken = {partition for partitions in owned.values() for partition in partitions}
+    wanted = subscribed_partitions(case).items()
+    return [(topic, number) for topic, count in wanted for number in range(count) if (topic, number) not in taken]
 
 
 def spread(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int:

@@ -65,7 +65,6 @@ def test_sources_by_name(tmp_path: Path) -> None:
     ]
     for number, kept in ((6, lines[:1]), (7, lines[1:3]), (8, lines[2:])):
         (at / "offsets" / str(number)).write_text("\n".join(["v2", METADATA, *kept]))
-    assert "logs of version v2 (offsets)" in cohort("checkpoint", "show", str(at)).stdout
     rows = json.loads(cohort("checkpoint", "show", str(at), "--output", "json", "--last", "3").stdout)
     assert [(row["batch"], row["format"], row["sources"], row["records"]) for row in rows] == [
         (6, "kafka", 1, None),
@@ -89,16 +88,6 @@ def test_a_checkpoint_does_not_steer_the_terminal(tmp_path: Path) -> None:
             False,
             True,
         )
-
-
-@pytest.mark.parametrize("conf", ["null", '{"spark.sql.streaming.stateStore.providerClass":null}'])
-def test_settings_of_another_shape_are_not_known(tmp_path: Path, conf: str) -> None:
-    """And no reason to tell nothing."""
-    at = made(tmp_path / "checkpoint")
-    (at / "offsets" / "8").write_text(f'v1\n{{"conf":{conf}}}\n{{"t":{{"0":80}}}}')
-    said = cohort("checkpoint", "show", str(at))
-    assert (said.returncode, said.stderr) == (0, "")
-    assert "spark.sql.shuffle.partitions=unknown" in said.stdout
 
 
 @pytest.mark.parametrize(
@@ -183,8 +172,9 @@ def test_a_query_that_runs_is_not_accused(
     ]
 
 
-def test_a_state_is_not_made_inexact_unasked(tmp_path: Path) -> None:
+def test_a_state_is_not_made_inexact_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that was done runs again, and the state store has it already: only with --accept-loss, and its files stay."""
+    monkeypatch.setenv("COHORT_HOME", str(tmp_path))  # a query of another test run may read a topic of this name
     at = made(tmp_path / "checkpoint")
     (at / "commits" / "8").write_text(COMMIT)
     (at / "offsets" / "8").write_text("")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkcohort.cli.lag_figures import Lag, LagLimit, find_excesses, parse_limit, total, total_by, trend
+from sparkcohort.cli.lag_figures import Lag, find_excesses, parse_limit, total, total_by, trend
 
 LAGS = {
     ("billing", "orders", 0): Lag(10, 5.0),
@@ -35,11 +35,11 @@ def test_what_is_no_limit(text: str) -> None:
 def test_what_is_above_a_limit() -> None:
     """What isn't known while records wait is too much; where none wait, time is none."""
     groups = total_by(LAGS, 1)
-    assert find_excesses(groups, LagLimit(14, None)) == ["group billing: 15 records"]
-    assert find_excesses(groups, LagLimit(15, None)) == []
-    assert find_excesses(groups, LagLimit(None, 59.0)) == ["group audit: an unknown time", "group billing: 60 s"]
-    assert find_excesses({("g",): Lag(0, None)}, LagLimit(None, 0.0)) == []
-    assert find_excesses({("g",): Lag(None, None)}, LagLimit(5, None)) == ["group g: an unknown number of records"]
+    assert find_excesses(groups, Lag(14, None)) == ["group billing: 15 records"]
+    assert find_excesses(groups, Lag(15, None)) == []
+    assert find_excesses(groups, Lag(None, 59.0)) == ["group audit: an unknown time", "group billing: 60 s"]
+    assert find_excesses({("g",): Lag(0, None)}, Lag(None, 0.0)) == []
+    assert find_excesses({("g",): Lag(None, None)}, Lag(5, None)) == ["group g: an unknown number of records"]
 
 
 def test_trends_in_words() -> None:
