@@ -40,8 +40,9 @@ class Folder:
         """Open ``place``.  Raises CohortError: it can't be reached, or is no checkpoint."""
         self.place = _without_login(place)
         self._fs, self._root = _open_file_system(place, self.place)
+        # Commits are listed first: a query that runs meanwhile must not seem to have committed what it has not planned.
         self.logs: Mapping[str, Mapping[int, fs.FileInfo]] = {
-            name: self._list_files(name) for name in ("offsets", "commits")
+            name: self._list_files(name) for name in ("commits", "offsets")
         }
         self.stateful = bool(self._entries("state"))
         if not self.logs["offsets"] and not self.logs["commits"] and not self.exists("metadata"):

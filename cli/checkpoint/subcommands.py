@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from sparkcohort.cli import printing
-from sparkcohort.cli.checkpoint import listing, positions, repairs, running
+from sparkcohort.cli.checkpoint import listing, positions, repairs
 from sparkcohort.cli.checkpoint.folder import Folder
 from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source, read_offsets, source_of
 from sparkcohort.cli.checkpoint.positions import KafkaPositions, RestartPlan, compare
@@ -98,9 +98,8 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
 @_directory
 @click.option("--execute", is_flag=True, help="Write the files; without it they are only listed.")
 @click.option("--accept-loss", is_flag=True, help="Also repairs that make a state inexact.")
-@click.option("--not-running", is_flag=True, help="The live queries on this host don't use this checkpoint.")
 @printing.output
-def repair_command(directory: str, execute: bool, accept_loss: bool, not_running: bool, output: str) -> int:
+def repair_command(directory: str, execute: bool, accept_loss: bool, output: str) -> int:
     """Repair files that keep Spark from starting.
 
     A dry run unless --execute. State stores are never touched. Stop the query first.
@@ -111,8 +110,6 @@ def repair_command(directory: str, execute: bool, accept_loss: bool, not_running
     try:
         if mends:
             _check_allowed(mends, accept_loss=accept_loss)
-        if mends and not not_running:
-            running.check_not_running(folder, files)
         done = _carry_out(folder, mends) if mends and execute else "nothing was written: add --execute"
     finally:  # after the repair: a closed pipe must not interrupt it
         printing.print_view(listing.mends(mends), output)

@@ -136,18 +136,3 @@ def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_
     assert [row["verdict"] for row in json.loads(said.stdout)] == [first, "no such partition"]
     assert said.returncode == 1
     Stream(spark, source, at, form=form).failure()
-
-
-@pytest.mark.thorough("tests/shell/cli repairs each damage without Spark")
-def test_a_live_query_keeps_its_checkpoint(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """A repair under a running query would be undone by its next batch, or worse."""
-    source = written(spark, broker, topic, checkpoint, "cohort")
-    with Stream(spark, source, checkpoint, trigger={"processingTime": "0 seconds"}) as run:
-        run.wait_for_rows(40)
-        cut(checkpoint, "commits/0")  # long past
-        damaged = checkpoint / "metadata"
-        text = damaged.read_bytes()
-        cut(checkpoint, "metadata")
-        said = cohort("checkpoint", "repair", str(checkpoint), "--execute")
-        damaged.write_bytes(text)
-        assert (said.returncode, f"group {topic}" in said.stderr, "--not-running" in said.stderr) == (1, True, True)

@@ -106,7 +106,7 @@ def assert_repaired(spark: SparkSession, broker: Broker, topic: str, checkpoint:
     last.write_bytes(last.read_bytes()[:-5])
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     assert cohort("checkpoint", "show", str(checkpoint)).returncode == 1
-    done = cohort("checkpoint", "repair", str(checkpoint), "--execute", "--not-running")
+    done = cohort("checkpoint", "repair", str(checkpoint), "--execute")
     assert done.returncode == 0, done.stderr
     again = NamedStream(spark, broker, topic, "b", checkpoint, form).finish()
     assert len(again.rows) == EACH

@@ -9,6 +9,7 @@ import pytest
 
 from sparkcohort.cli.checkpoint import folder, subcommands
 from sparkcohort.cli.checkpoint.folder import Folder
+from sparkcohort.cli.checkpoint.repairs import mend_files
 from sparkcohort.runtime.errors import CohortError
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
@@ -172,9 +173,22 @@ def test_a_query_that_runs_is_not_accused(
     ]
 
 
-def test_a_state_is_not_made_inexact_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_ends_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is planned and committed between the two logs' listings: no commit is without its offsets."""
+    at, list_entries = made(tmp_path / "checkpoint"), Folder._entries
+
+    def go_on(folder: Folder, name: str) -> object:
+        entries = list_entries(folder, name)
+        (at / "offsets" / "9").write_text((at / "offsets" / "8").read_text())
+        (at / "commits" / "9").write_text(COMMIT)
+        return entries
+
+    monkeypatch.setattr(Folder, "_entries", go_on)
+    assert mend_files(Folder(str(at)).files()) == []
+
+
+def test_a_state_is_not_made_inexact_unasked(tmp_path: Path) -> None:
     """A batch that was done runs again, and the state store has it already: only with --accept-loss, and its files stay."""
-    monkeypatch.setenv("COHORT_HOME", str(tmp_path))  # a query of another test run may read a topic of this name
     at = made(tmp_path / "checkpoint")
     (at / "commits" / "8").write_text(COMMIT)
     (at / "offsets" / "8").write_text("")

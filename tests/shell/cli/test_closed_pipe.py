@@ -46,10 +46,10 @@ def test_a_checkpoint_is_repaired(tmp_path: Path, both: bool) -> None:
     """Nothing is left undone; what is refused is a failure still."""
     at = made(tmp_path / "checkpoint")
     (at / "offsets" / "8").write_text("")
-    assert unread("checkpoint", "repair", str(at), "--execute", "--not-running", both=both)[0] == 0
+    assert unread("checkpoint", "repair", str(at), "--execute", both=both)[0] == 0
     assert not (at / "offsets" / "8").exists()
     (at / "offsets" / "7").write_text("v9\n{}\n{}")
-    assert unread("checkpoint", "repair", str(at), "--execute", "--not-running", both=both)[0] == 1
+    assert unread("checkpoint", "repair", str(at), "--execute", both=both)[0] == 1
 
 
 def test_kafka_is_told_of_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
