@@ -28,7 +28,6 @@ from sparkcohort.runtime.shell.options.assignor_names import KAFKAS_PACKAGE, ass
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.text import counted
 
-LIMIT: Final = 20
 DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
 
 _EPILOG: Final = """\b
@@ -83,12 +82,6 @@ settled the assignment after all rounds.
 )
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
 @click.option(
-    "--all",
-    "show_all",
-    is_flag=True,
-    help=f"Show every member, not the {LIMIT} that change most, and all its partitions.",
-)
-@click.option(
     "--output",
     type=click.Choice(["table", "json", "case"]),
     default="table",
@@ -104,7 +97,6 @@ def simulate_command(
     partitions: tuple[str, ...],
     assignor: str | None,
     comparing: bool,
-    show_all: bool,
     output: str,
 ) -> None:
     """Show what an assignor would do to a group, without doing it.
@@ -123,8 +115,7 @@ def simulate_command(
         if path and not assignor:
             _refuse_code(case.assignor)
         case = replace(case, assignor=assignor or case.assignor)
-        most = None if show_all else LIMIT
-        case_view = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
+        case_view = views.CaseView(base, case, _title(base, case), views.names(base, case))
         if output == "case":
             click.echo(views.lines(as_value(case)))
         else:

@@ -1,7 +1,6 @@
 """What ``cohort simulate`` prints: a row a member with the figures under it, a row an assignor, or the same as JSON.
 
-Of a large group the members that change most are shown, with some of their partitions each; the rest is counted.
-``--all`` shows everything.
+A long list of partitions is cut, and counted; JSON has all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sparkcohort.runtime.text import counted
 
 CELL: Final = 36
 LINES: Final = 96
-"""Characters of a list of partitions: ``CELL`` of a member, ``LINES`` under the table; ``--all`` shows all."""
+"""Characters of a list of partitions: ``CELL`` of a member, ``LINES`` under the table."""
 
 MEMBERS: Final = ("MEMBER", "#BEFORE", "#AFTER", "KEPT", "+GAINED", "-LOST")
 COMPARED: Final = (
@@ -31,7 +30,7 @@ COMPARED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
-    """A case and the title of its table; ``most`` members are shown, None: all, with all of their partitions.
+    """A case and the title of its table.
 
     ``names`` has the name of each member: its own one if it is unique, else its id.
     """
@@ -39,7 +38,6 @@ class CaseView:
     base: Case
     case: Case
     title: str
-    most: int | None
     names: Mapping[str, str]
 
 
@@ -53,22 +51,16 @@ def names(base: Case, case: Case) -> dict[str, str]:
 
 def members(view: CaseView, outcome: Outcome, notes: Sequence[str]) -> View:
     """What one assignor does: a row a member, and the figures."""
-    shown, hidden = _rows_to_show(view, outcome)
-    most = None if view.most is None else CELL
     rows = []
-    for member in shown:
+    for member in sorted({*view.base.members, *view.case.members}, key=lambda member: (view.names[member], member)):
         old, new = set(outcome.owned_before.get(member, ())), set(outcome.settled.get(member, ()))
         change = "" if member in view.base.members else " (new)"
         change = change if member in view.case.members else " (gone)"
-        parts = (_some(each, most) for each in (old & new, new - old, old - new))
+        parts = (_some(each, CELL) for each in (old & new, new - old, old - new))
         rows.append((f"{view.names[member]}{change}", len(old), len(new), *parts))
-    totals = []
-    if hidden:
-        unchanged = sum(outcome.owned_before.get(member, ()) == outcome.settled.get(member, ()) for member in hidden)
-        totals.append(f"and {counted(len(hidden), 'member')} more, {unchanged:,} of them unchanged (--all shows them)")
-    totals += ["", *(f"{name:<19}  {text}" for name, text in _figures(outcome))]
+    totals = ("", *(f"{name:<19}  {text}" for name, text in _figures(outcome)))
     heading = (f"{outcome.assignor}: {view.title}", "")
-    return View(MEMBERS, tuple(rows), notes=_notes(notes), totals=tuple(totals), heading=heading)
+    return View(MEMBERS, tuple(rows), notes=_notes(notes), totals=totals, heading=heading)
 
 
 def comparison(view: CaseView, outcomes: Sequence[Outcome], notes: Sequence[str]) -> View:
@@ -136,25 +128,10 @@ def _pauses(case: Case, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _rows_to_show(view: CaseView, outcome: Outcome) -> tuple[list[str], list[str]]:
-    """The members to show, by name, and the others, which change least."""
-    members = sorted({*view.base.members, *view.case.members}, key=lambda member: (view.names[member], member))
-    if view.most is None or len(members) <= view.most:
-        return members, []
-
-    def change(member: str) -> int:
-        return len(set(outcome.owned_before.get(member, ())) ^ set(outcome.settled.get(member, ())))
-
-    changes = {member: change(member) for member in members}
-    changed = sorted(filter(changes.__getitem__, members), key=lambda member: -changes[member])
-    shown_members = set((changed or members)[: view.most])
-    return [m for m in members if m in shown_members], [m for m in members if m not in shown_members]
-
-
-def _some(partitions: Collection[Partition], most: int | None) -> str | None:
+def _some(partitions: Collection[Partition], most: int) -> str | None:
     """Partitions as ranges, cut to ``most`` characters, with their number."""
     whole = ranges(partitions)
-    if whole is None or most is None or len(whole) <= most:
+    if whole is None or len(whole) <= most:
         return whole
     return f"{whole[:most]}… ({len(partitions):,})"
 

@@ -214,32 +214,14 @@ def test_an_own_assignor_by_its_dotted_name(cohort: Cohort, monkeypatch: pytest.
     assert "did you mean mine_whatif.Last?" in wrong.err
 
 
-def large(members: int = 2_000, partitions: int = 20_000) -> dict[str, Any]:
-    """Members of long names whose partitions are far apart."""
-    names = [f"consumer-{n:04}-9f0c6c5e-6d5f-4b8e-8f0e-0d6b9a7c1e2f" for n in range(members)]
-    owned = {name: [["orders", p] for p in range(n, partitions, members)] for n, name in enumerate(names)}
-    said = {name: {"topics": ["orders"], "owned": mine, "generation": 1} for name, mine in owned.items()}
-    return {"assignor": "cooperative-sticky", "topics": {"orders": partitions}, "members": said}
-
-
-def test_a_large_group_is_cut_to_what_changes(cohort: Cohort) -> None:
-    """2,000 members, of which one goes: those that change, at most 20; the rest is counted."""
-    case = large()
-    name = next(iter(case["members"]))
-    said = cohort("--input", "-", "--members", f"-{name}", case=case)
-    lines = said.out.splitlines()
-    assert len(lines) < 60
-    assert sum("… (" in line for line in lines) == 11
-    assert "and 1,989 members more, 1,989 of them unchanged (--all shows them)" in lines
-
-
-def test_nothing_is_cut_where_everything_is_asked_for(cohort: Cohort) -> None:
-    """Every member, every partition."""
-    case = large(members=30, partitions=3_000)
-    said = cohort("--input", "-", "--all", case=case).out
-    assert all(f"{number}" in said for number in range(3_000))
-    assert sum(line.startswith("consumer-") for line in said.splitlines()) == 30
-    assert "…" not in said.partition("moved")[0]
+def test_a_long_list_is_cut(cohort: Cohort) -> None:
+    """Each member has its line; partitions that are far apart are cut and counted, and JSON has them all."""
+    owned = {f"m{n}": [["orders", p] for p in range(n, 60, 3)] for n in range(3)}
+    members = {name: {"topics": ["orders"], "owned": mine, "generation": 1} for name, mine in owned.items()}
+    case = {"assignor": "cooperative-sticky", "topics": {"orders": 60}, "members": members}
+    said = cohort("--input", "-", case=case)
+    assert said.out.splitlines()[3] == "m0     20      20     orders-0,3,6,9,12,15,18,21,24,27,30,… (20) -       -"
+    assert cohort.json(case=case)["settled"] == owned
 
 
 def test_a_live_group_becomes_a_case() -> None:
