@@ -97,7 +97,7 @@ def assert_known(broker: Broker, checkpoint: Path, names: set[str], form: str) -
     assert compared.returncode == 0, compared.stderr
     rows = json.loads(compared.stdout)
     assert {(row["source"], row["records"], row["verdict"]) for row in rows} == {(name, 0, "ok") for name in names}
-    assert "nothing to repair" in cohort("checkpoint", "repair", str(checkpoint), *server).stderr
+    assert "nothing to repair" in cohort("checkpoint", "repair", str(checkpoint)).stderr
 
 
 def assert_repaired(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, form: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.jars import ROOT
 from tests.kit.produce import produce
@@ -19,7 +20,7 @@ from tests.kit.streams import ASAP, Stream, options
 pytestmark = pytest.mark.thorough("each command of the page on call")
 
 PARTITIONS, RECORDS, WITHIN_S = 4, 2_000, 60
-ROW = re.compile(r"^\| ([^|`]+) \| `(cohort [^`]+)` \| ", re.MULTILINE)
+ROW = re.compile(r"^\| ([^|`]+) \| `((?:cohort|kafka-consumer-groups) [^`]+)` \| ", re.MULTILINE)
 ANSWERS = {
     "lag grows": r"AGE +TREND",
     "some partitions lag": r"CURRENT-OFFSET.*CLIENT-ID",
@@ -32,7 +33,7 @@ ANSWERS = {
     "retention comes near, or you want to restart": r"(?s)LOG-START.*LOST.*a restart goes on",
     "you restarted: what was read twice?": r"BATCH +STATE +PLANNED.*RECORDS",
     "somebody else is in the group": r"cohort-[0-9a-f]+",
-    "no driver answers": r"COHORT-DRIVER.*\n(.*\n)*GROUP\S* +Stable.*127\.0\.0\.1",
+    "no driver answers": r"HOST.*\nGROUP .*127\.0\.0\.1",
     "which process is it?": r"cohort-[0-9a-f]+",
     "it does not start; Kafka, network or us?": r"(?i)broker",
 }
@@ -49,6 +50,9 @@ def asked(line: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The answer to a command of the page, its names replaced by real ones.  Raises TimeoutExpired after a minute."""
     for old, new in words.items():
         line = line.replace(old, new)
+    if line.startswith("kafka-"):
+        _, _, bootstrap, *arguments = shlex.split(line)
+        return subprocess.CompletedProcess(line, 0, consumer_groups.run(bootstrap, *arguments), "")
     command = [sys.executable, "-m", "sparkcohort.cli.main", *shlex.split(line)[1:]]
     return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
