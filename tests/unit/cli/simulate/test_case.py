@@ -93,23 +93,16 @@ def changed(path: str, value: Any) -> str:
     [
         ("topics", ..., "the case: Object missing required field `topics`"),
         ("member", {}, "the case: Object contains unknown field `member`"),
-        ("topics.", 3, "the case: Expected `str` of length >= 1 - at `key` in `$.topics`"),
         ("topics.orders", -1, "the case: Expected `int` >= 0 - at `$.topics[...]`"),
-        ("topics.orders", True, "the case: Expected `int`, got `bool` - at `$.topics[...]`"),
         ("topics.more", MOST_PARTITIONS, "topics: 5,000,003 partitions are too many, at most 5,000,000"),
         ("members.m1", 7, "members.m1: Expected `object`, got `int`"),
         ("members.m1.topic", [], "members.m1: Object contains unknown field `topic`"),
         ("members.m1.topics.0", "returns", "members.m1.topics: one of them stands twice"),
-        ("members.m1.owned.0", ["orders"], "members.m1: Expected `array` of length 2"),
-        ("members.m1.owned.1", ["t", False], "members.m1: Expected `int`, got `bool` - at `$.owned[1][1]`"),
         ("members.m1.owned.1", ["orders", 0], "members.m1.owned: one of them stands twice"),
         ("members.m1.generation", -2, "members.m1: Expected `int` >= -1 - at `$.generation`"),
-        ("members.m1.since.0", ["orders", 0], "members.m1: Expected `array` of length 3"),
         ("members.m1.loads.0", ["orders", 0, 1e16, 1, 1], "members.m1: Expected `float` <= 1000000000000000.0 - at"),
-        ("members.m1.loads", [["t", 0, 1, 1, 1], ["t", 0, 2, 2, 2]], "members.m1.loads: one of them stands twice"),
         ("racks.order", [], 'racks: there is no topic "order"; did you mean "orders"?'),
         ("racks.orders", [["a"]], "racks.orders: 1 partition listed, but topics has 2 of them"),
-        ("racks.orders.1", "a", "the case: Expected `array`, got `str` - at `$.racks[...][1]`"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(path: str, value: Any, words: str) -> None:
@@ -125,7 +118,6 @@ def test_a_mistake_is_named_with_its_place(path: str, value: Any, words: str) ->
     [
         (b" \n\t", "the case is empty"),
         ('{"topics": {}, "members": {}} x', "the case: JSON is malformed: trailing characters (byte"),
-        ("[]", "the case: Expected `object`, got `array`"),
         ('{"topics": {"t": ' + "9" * 5000 + '}, "members": {}}', "Integer value out of range"),
         ('{"topics": {}, "x": ' + "[" * 200_000, "the case: "),
         (b'{"topics": "\xff"}', "the case: "),
