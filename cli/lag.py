@@ -20,7 +20,6 @@ from sparkcohort.runtime.shell.kafka.fetch.first_records import FirstRecords, re
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")
 LOOK_S: Final = 2.0
-MOST_WATCH_S: Final = 86_400
 READ_S: Final = 10.0
 MOST_READ: Final = 2_000
 """Partitions whose first record is read for its age."""
@@ -29,7 +28,7 @@ _EPILOG: Final = """\b
 Examples:
   cohort lag                                    of all groups of this host
   cohort lag --group billing --by partition
-  cohort lag --group billing --watch 5          again every five seconds
+  watch cohort lag --group billing              again and again
   cohort lag --group billing --fail-above 5m    exit status 3 if a record waits for longer
   cohort lag --group billing --bootstrap-server broker:9092
                                                 of any group, from any host
@@ -40,12 +39,6 @@ Examples:
 @printing.group
 @click.option(
     "--by", "row_kind", type=click.Choice([*PARTS]), default="topic", show_default=True, help="A row for each of these."
-)
-@click.option(
-    "--watch",
-    type=click.FloatRange(min=0.5),
-    metavar="SECONDS",
-    help="Print it every SECONDS, until Ctrl-C or --fail-above ends it.",
 )
 @click.option(
     "--fail-above",
@@ -59,7 +52,6 @@ Examples:
 def lag_command(
     group_id: str | None,
     row_kind: str,
-    watch: float | None,
     limit: str | None,
     servers: str | None,
     config: str | None,
@@ -77,19 +69,13 @@ def lag_command(
         raise click.UsageError(f"--fail-above: {error}", context) from None
     if (servers or config) and group_id is None:
         raise click.UsageError("--bootstrap-server needs --group.", context)
-    if watch is not None and not watch <= MOST_WATCH_S:  # written so that NaN is refused
-        raise click.UsageError(f"--watch takes seconds, from 0.5 to {MOST_WATCH_S}.", context)
     group = open_group(group_id or "", servers, config) if servers or config else None
     read_lags = partial(_of_runs, group_id) if group is None else partial(_of_kafka, group)
     lags_before, taken_at = read_lags(), time.monotonic()
-    while True:
-        time.sleep(watch or LOOK_S)
-        lags_now, taken_now = read_lags(), time.monotonic()
-        printing.print_view(_view(lags_before, lags_now, taken_now - taken_at, PARTS[row_kind]), output)
-        status = _verdict(lags_now, bound)
-        if watch is None or status:
-            return status
-        lags_before, taken_at = lags_now, taken_now
+    time.sleep(LOOK_S)
+    lags_now, taken_now = read_lags(), time.monotonic()
+    printing.print_view(_view(lags_before, lags_now, taken_now - taken_at, PARTS[row_kind]), output)
+    return _verdict(lags_now, bound)
 
 
 def _verdict(lags: Lags, limit: Lag | None) -> int:

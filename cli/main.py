@@ -34,7 +34,7 @@ Examples:
   cohort describe                          offsets, lag and owners of all of them
   cohort describe --group billing          of one group
   cohort describe --state --output json | jq '.[].state'
-  cohort lag --group billing --watch 5      how far behind, and whether it grows
+  cohort lag --group billing               how far behind, and whether it grows
   cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
   cohort story executor-3                  what happened to a member
   cohort doctor --bootstrap-server broker:9092

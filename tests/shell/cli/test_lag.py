@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
-
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
@@ -45,10 +43,3 @@ def test_mistakes_are_one_line(broker: Broker, topic: str) -> None:
         ended = cohort(*arguments)
         assert (ended.returncode, len(ended.stderr.splitlines())) == (status, 1)
         assert words in ended.stderr
-
-
-@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0.4", "-1"])
-def test_how_often_is_a_time(seconds: str) -> None:
-    """What nobody can wait for is a mistake on the command line."""
-    said = cohort("lag", "--watch", seconds)
-    assert (said.returncode, said.stdout, said.stderr.count("\n"), "--watch" in said.stderr) == (2, "", 1, True)
