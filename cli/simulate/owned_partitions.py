@@ -4,8 +4,8 @@
 >>> claims = OwnedPartitions({"t": 3}, {"a": MemberSubscription(("t",), (("t", 0), ("t", 7)), 1), "b": MemberSubscription((), (("t", 1),))})
 >>> claims.owned["a"], claims.owned["b"]
 (frozenset({('t', 0)}), frozenset())
->>> claims.transferring_ownership({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
-{('t', 1)}
+>>> claims.adjust_assignment({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
+{'a': (('t', 0), ('t', 2)), 'b': ()}
 """
 
 from __future__ import annotations
@@ -32,19 +32,16 @@ class OwnedPartitions:
             owned[owner].add(partition)
         self.owned = {member: frozenset(partitions) for member, partitions in owned.items()}
 
-    def transferring_ownership(self, answer: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
-        """The partitions of an answer that another member has to revoke first (KIP-429)."""
-        return {
-            partition
-            for member, partitions in answer.items()
-            for partition in set(partitions) - self.owned[member]
-            if any(claimant != member for claimant in self._claimants.get(partition, ()))
-        }
-
     def adjust_assignment(self, answer: Assignment) -> Assignment:
-        """This round's part of an answer: without partitions that transfer ownership."""
-        withheld = self.transferring_ownership(answer)
-        return {m: tuple(p for p in each if p not in withheld) for m, each in answer.items()} if withheld else answer
+        """This round's part of an answer: without partitions that another member has to revoke first (KIP-429)."""
+        return {
+            member: tuple(
+                partition
+                for partition in partitions
+                if partition in self.owned[member] or set(self._claimants.get(partition, ())) <= {member}
+            )
+            for member, partitions in answer.items()
+        }
 
     def contested(self) -> list[Partition]:
         """The partitions that more than one member claims, sorted."""
