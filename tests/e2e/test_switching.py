@@ -362,6 +362,7 @@ def test_two_actions_of_one_batch_read(spark: SparkSession, broker: Broker, topi
     assert [row.offset for row in ordered(load(spark, broker, topic))] == [*range(5, 10)]
 
 
+@pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_the_program_that_compares_both(
     spark: SparkSession, broker: Broker, turns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
