@@ -6,7 +6,6 @@ and the one that plans a read.  So each imports the rest when it needs it.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,11 +34,6 @@ class CohortSource(DataSource):
 
     _stream: SourceOptions | None = None  # both pickled with the source: later processes needn't parse them again
     _batch: BatchOptions | None = None
-
-    def __init__(self, options: dict[str, str]) -> None:
-        """One ``load()``: Spark makes the source once for all DataFrames of it."""
-        super().__init__(options)
-        self._load_id = os.urandom(8).hex()
 
     def _stream_options(self) -> SourceOptions:
         """The options of a stream, parsed.  Raises OptionError."""
@@ -104,13 +98,10 @@ class CohortSource(DataSource):
     @message_first
     def reader(self, schema: StructType) -> CohortBatchReader:
         """The reader of one batch read, whose schema may be the user's.  Raises OptionError for bad options or columns."""
-        from sparkcohort.streaming.batch_reader import CohortBatchReader, FilteringBatchReader  # noqa: PLC0415  likewise
+        from sparkcohort.streaming.batch_reader import CohortBatchReader  # noqa: PLC0415  likewise
 
         options = self._batch_options()
-        options = replace(options, source=_with_columns(options.source, schema))
-        if not options.push_down_predicate:
-            return CohortBatchReader(options)
-        return FilteringBatchReader(options, self._load_id)
+        return CohortBatchReader(replace(options, source=_with_columns(options.source, schema)))
 
     @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature

@@ -1,5 +1,4 @@
 """What a batch is made of: slots and who claims them, how large records are, slow partitions.
 
-``hold`` has the rules for partitions whose broker is away, ``suspected_loss`` when to believe a loss.  ``offset_filters`` turns
-the filters of a batch read into bounds of offsets.
+``hold`` has the rules for partitions whose broker is away, ``suspected_loss`` when to believe a loss.
 """

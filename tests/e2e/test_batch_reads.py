@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.kit.batch_reads import at, load, ordered, told
 from tests.kit.broker import Broker
-from tests.kit.produce import produce, producer
+from tests.kit.produce import produce
 from tests.kit.streams import FORMS
 from tests.kit.tier import of_tier
 
@@ -28,17 +25,6 @@ BASE_MS = int(time.time() * 1000) // HOUR_MS * HOUR_MS - 12 * HOUR_MS
 HOURS, PER_HOUR = 6, 40
 DAY_MS = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)  # the guide's
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/batch-reads.md"
-PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"  # Spark's, off by default
-
-
-@contextmanager
-def pushed_down(spark: SparkSession) -> Iterator[None]:
-    """Spark's filter push-down for Python sources is on in this block."""
-    spark.conf.set(PUSH_DOWN, "true")
-    try:
-        yield
-    finally:
-        spark.conf.unset(PUSH_DOWN)
 
 
 @pytest.fixture(scope="module")
@@ -222,123 +208,6 @@ def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic
     )
 
 
-# --- filters ----------------------------------------------------------------------------------------
-
-EXACT = {"maxOutOfOrderness": "0s"}
-FILTERS: dict[str, tuple[str, dict[str, str], int]] = {  # with the offsets that are left to read
-    "a partition": ("partition = 1", {}, 240),
-    "partitions": ("partition in (0, 2, 9)", {}, 240),
-    "offsets": ("offset >= 10 and offset < 20", {}, 20),
-    "one offset": ("offset = 17 and partition = 0", {}, 1),
-    "some offsets": ("offset in (3, 7, 9)", {}, 14),
-    "a topic": ("topic = 'hours' and partition > 0", {}, 240),
-    "another topic": ("topic = 'elsewhere'", {}, 0),
-    "from a time on": ("timestamp >= timestamp_millis({later})", {}, 240),
-    "after a time": ("timestamp > timestamp_millis({base})", {}, 400),
-    "at a time, in order": ("timestamp = timestamp_millis({base})", EXACT, 80),
-    "an hour, in order": (
-        "timestamp >= timestamp_millis({later}) and timestamp < timestamp_millis({hour_on})",
-        EXACT,
-        80,
-    ),
-    "an hour": ("timestamp >= timestamp_millis({later}) and timestamp < timestamp_millis({hour_on})", {}, 240),
-    "between": ("timestamp between timestamp_millis({base}) and timestamp_millis({later})", EXACT, 240),
-    "no time": ("timestamp > timestamp_millis({hour_on}) and timestamp < timestamp_millis({later})", EXACT, 0),
-    "what bounds nothing": ("length(value) > 3 or offset = 5", {}, 480),
-    "something besides": ("offset < 30 and cast(value as string) like '0:%'", {}, 60),
-    "not a partition": ("partition <> 1 and offset is not null", {}, 480),
-}
-
-
-def read_and_kept(frame: DataFrame) -> tuple[int, list[Row]]:
-    """How many rows the source gave to Spark (what the scan has read), and those that the filter behind it has kept."""
-    plan: Any = frame._jdf.queryExecution().executedPlan()
-    kept = ordered(frame)
-    scans = [plan]
-    while scans:
-        node = scans.pop()
-        if node.nodeName().startswith("BatchScan"):
-            return int(node.metrics().apply("numOutputRows").value()), kept
-        children = node.children()
-        scans += [children.apply(number) for number in range(children.size())]
-    raise AssertionError(plan.toString())
-
-
-@pytest.fixture(scope="module")
-def theirs(spark: SparkSession, broker: Broker, hours: str) -> DataFrame:
-    """All that the topic has, read once (in ``make test-all`` by Spark's own source)."""
-    return load(spark, broker, hours, FORMS[-1]).cache()
-
-
-@pytest.mark.parametrize("name", of_tier(quick=list(FILTERS)[1::4], thorough=list(FILTERS)))
-def test_filters_are_offsets(spark: SparkSession, broker: Broker, hours: str, theirs: DataFrame, name: str) -> None:
-    """The rows are those of an unfiltered read behind the same filter, and no more is read than the filter's bounds say."""
-    condition, more, left = FILTERS[name]
-    condition = condition.format(base=BASE_MS, later=LATER, hour_on=LATER + HOUR_MS)
-    with pushed_down(spark):
-        frame = load(spark, broker, hours, pushDownPredicate="true", **more).where(condition)
-        assert read_and_kept(frame) == (left, ordered(theirs.where(condition)))
-
-
-@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
-def test_timestamps_out_of_order_lose_nothing(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """Old records behind young ones are found without a promise, and with one that holds; a lower bound needs none."""
-    broker.admin.create_topic(topic)
-    client = producer(broker.bootstrap)
-    for number in range(200):
-        late = 30_000 if number % 9 == 0 else 0
-        client.produce(topic, b"%d" % number, timestamp=BASE_MS + 1_000 * number - late)
-    assert client.flush(60) == 0
-    condition = (
-        f"timestamp >= timestamp_millis({BASE_MS + 50_000}) and timestamp < timestamp_millis({BASE_MS + 100_000})"
-    )
-    expected = ordered(load(spark, broker, topic, FORMS[-1]).where(condition))
-    with pushed_down(spark):
-        anyhow = load(spark, broker, topic, pushDownPredicate="true").where(condition)
-        promised = load(spark, broker, topic, pushDownPredicate="true", maxOutOfOrderness="31s").where(condition)
-        (read, kept), (fewer, kept_too) = read_and_kept(anyhow), read_and_kept(promised)
-        assert kept == kept_too == expected and fewer < read == 150
-
-
-@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
-def test_each_load_has_its_own_filter(spark: SparkSession, broker: Broker, hours: str) -> None:
-    """In one query and one after the other: what one has left out, another has."""
-    with pushed_down(spark):
-        parts = [
-            load(spark, broker, hours, pushDownPredicate="true").where(f"partition = {number}") for number in (0, 1)
-        ]
-        assert parts[0].count() == parts[1].count() == HOURS * PER_HOUR
-        assert ordered(parts[0].union(parts[1])) == ordered(load(spark, broker, hours, pushDownPredicate="true"))
-
-
-def test_one_load_has_one_filter(spark: SparkSession, broker: Broker, hours: str) -> None:
-    """Spark keeps what the first has left for all DataFrames of a load(): another is refused, whatever they come together in."""
-    with pushed_down(spark):
-        for both in (DataFrame.union, partial(DataFrame.join, on="offset")):
-            frame = load(spark, broker, hours, pushDownPredicate="true")
-            one, other = (frame.where(f"partition = {number}") for number in (0, 1))
-            assert "call load() anew for each filter" in told(lambda: both(one, other))  # noqa: B023
-        day = load(spark, broker, hours, pushDownPredicate="true").where("partition = 1 and offset < 5")
-        assert [day.count(), day.union(day).count(), len(day.where("key is null").collect())] == [5, 10, 0]
-        load(spark, broker, hours, pushDownPredicate="true").createOrReplaceTempView("view_with_a_filter")
-        assert spark.sql("select * from view_with_a_filter where partition = 0").count() == HOURS * PER_HOUR
-        assert "call load() anew" in told(lambda: spark.sql("select * from view_with_a_filter where partition = 1"))
-
-
-@pytest.mark.thorough("more filters; tests/unit/batches has their arithmetic")
-def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broker, hours: str) -> None:
-    """Without it Spark refuses the option and names the configuration; without the option all filters are Spark's."""
-    message = told(lambda: load(spark, broker, hours, pushDownPredicate="true").where("partition = 1"))
-    assert "DATA_SOURCE_PUSHDOWN_DISABLED" in message
-    assert PUSH_DOWN in message
-    with pushed_down(spark):
-        frame = load(spark, broker, hours)
-        wanted = ordered(load(spark, broker, hours, FORMS[-1]).where("partition = 1"))
-        assert read_and_kept(frame.where("partition = 1")) == (2 * HOURS * PER_HOUR, wanted)
-        both = frame.where("partition = 0").union(frame.where("partition = 1"))
-        assert both.count() == frame.count() == 2 * HOURS * PER_HOUR
-
-
 def test_the_programs_of_the_guide_run(spark: SparkSession, broker: Broker, topic: str) -> None:
     """As they stand in docs/guides/batch-reads.md, one after the other, on a topic with a day in it."""
     broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)})
@@ -347,11 +216,7 @@ def test_the_programs_of_the_guide_run(spark: SparkSession, broker: Broker, topi
     produce(broker.bootstrap, topic, 60, partitions=2, first=30, timestamp_ms=DAY_MS + 30 * HOUR_MS)
     seen: dict[str, Any] = {"spark": spark}
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    try:
-        for block in blocks:
-            exec(block.replace("broker:9092", broker.bootstrap).replace('"orders"', f'"{topic}"'), seen)  # noqa: S102
-        counts = {name: seen[name].count() for name in ("orders", "waiting", "whole", "day")}
-        assert counts == {"orders": 120, "waiting": 120, "whole": 120, "day": 20}
-        assert read_and_kept(seen["day"])[0] == 20
-    finally:
-        spark.conf.unset(PUSH_DOWN)
+    for block in blocks:
+        exec(block.replace("broker:9092", broker.bootstrap).replace('"orders"', f'"{topic}"'), seen)  # noqa: S102
+    counts = {name: seen[name].count() for name in ("orders", "waiting", "whole", "day")}
+    assert counts == {"orders": 120, "waiting": 120, "whole": 120, "day": 20}

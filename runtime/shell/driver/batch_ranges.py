@@ -1,4 +1,4 @@
-"""What a batch read reads: options, log ends and filters in, ranges of offsets out, once for all tasks and retries."""
+"""What a batch read reads: options and log ends in, ranges of offsets out, once for all tasks and retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.batches.offset_filters import Selection, clip_to_times, narrowed
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.offsets_json import LATEST
@@ -37,7 +36,7 @@ class BatchRanges(NamedTuple):
     ids: Mapping[str, str]
 
 
-def batch_ranges(options: BatchOptions, selected: Selection) -> BatchRanges:
+def batch_ranges(options: BatchOptions) -> BatchRanges:
     """Ask the brokers what there is to read.  Nothing is joined and nothing committed.
 
     Raises CohortError naming option or resource: brokers that do not answer, no such topic or partition, no permission, a start
@@ -51,11 +50,10 @@ def batch_ranges(options: BatchOptions, selected: Selection) -> BatchRanges:
         starts = initial_offsets(source, log_ends, lambda partitions: _committed(source, ids, partitions))
         ends = _ending_offsets(options, log_ends, starts)
         _check_order(starts, ends)
-        whole = [Range(*tp, start, ends[tp]) for tp, start in sorted(starts.items())]
-        ranges = _clip_to_filters(options, log_ends, narrowed(whole, selected), selected)
     finally:
         log_ends.close()
-    _tell(whole, ranges)
+    ranges = tuple(Range(*tp, start, ends[tp]) for tp, start in sorted(starts.items()) if start < ends[tp])
+    log.info("a batch read of %d offsets", sum(each.end - each.start for each in ranges))
     return BatchRanges(ranges, ids)
 
 
@@ -107,41 +105,3 @@ def _offsets_failure(source: SourceOptions, error: KafkaError | None, text: str)
     if error is not None and error.code() == errors.GROUP_DENIED:
         return errors.group_denied(source.group_id)
     return CohortError(f"the offsets of group {source.group_id} cannot be read (startingOffsets=committed): {text}")
-
-
-# --- times that filters ask for -------------------------------------------------------------------
-
-
-def _clip_to_filters(
-    options: BatchOptions,
-    log_ends: LogEnds,
-    ranges: tuple[Range, ...],
-    selected: Selection,
-) -> tuple[Range, ...]:
-    """The ranges without what is certainly too old or too young.  The log's ends are asked before: the log grows meanwhile."""
-    first, end = selected.times
-    if first is not None and end is not None and first >= end:
-        return ()
-    if ranges and first is not None and first > 0:  # Kafka means something else by a time below zero
-        ranges = clip_to_times(ranges, _first_at(options, log_ends, ranges, first), {})
-    if not ranges or end is None or end <= 0:
-        return ranges
-    # Producers set timestamps in whatever order they like, unless the user knows of one.
-    if options.max_out_of_orderness_ms is None:
-        log.info("a filter's latest time doesn't bound what is read, unless the option maxOutOfOrderness says how far")
-        return ranges
-    firsts = _first_at(options, log_ends, ranges, end + options.max_out_of_orderness_ms)
-    return clip_to_times(ranges, {}, {tp: offset for tp, offset in firsts.items() if offset is not None})
-
-
-def _first_at(
-    options: BatchOptions, log_ends: LogEnds, ranges: Iterable[Range], time_ms: int
-) -> dict[TopicPartition, int | None]:
-    times = dict.fromkeys((each.tp for each in ranges), time_ms)
-    return patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
-
-
-def _tell(whole: Iterable[Range], ranges: Iterable[Range]) -> None:
-    total, selected = (sum(each.end - each.start for each in part) for part in (whole, ranges))
-    left_out = f" of {total}: the filters leave out the others" if selected < total else ""
-    log.info("a batch read of %d offsets%s", selected, left_out)

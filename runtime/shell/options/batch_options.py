@@ -26,8 +26,6 @@ def parse_batch(options: Mapping[str, str]) -> BatchOptions:
     if value.text("endingOffsets").lower() == "earliest":
         raise OptionError("option endingOffsets=earliest: a batch read can't end at earliest; give latest, or JSON")
     parsed = {name: value.read(option) for name, option in declared_options(BatchOptions).items()}
-    if parsed["max_out_of_orderness_ms"] is not None and not parsed["push_down_predicate"]:
-        warnings = (*warnings, "option maxOutOfOrderness has no effect: pushDownPredicate is false")
     batch = BatchOptions(source=parse_values(texts, warnings), **parsed)
     if isinstance(batch.ending_offsets, Mapping):
         remedy = "end at earliest (-2); give -1 for latest, or an offset"

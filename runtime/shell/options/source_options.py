@@ -444,18 +444,3 @@ class BatchOptions:
         reads="batches",
         example='{"orders":{"0":1700003600000}}',
     )
-    push_down_predicate: bool = option(
-        "pushDownPredicate",
-        "boolean",
-        "false",
-        "filters on timestamp, partition, offset and topic become ranges of offsets; needs spark.sql.python.filterPushdown.enabled and a load() for each filter: see guides/batch-reads",
-        reads="batches",
-    )
-    max_out_of_orderness_ms: int | None = option(
-        "maxOutOfOrderness",
-        "duration",
-        None,
-        "pushDownPredicate: a promise that no record comes behind one of its partition that is younger by more: 0s, 5m; a filter's latest time then ends the read, and records that break the promise may be left out",
-        reads="batches",
-        example="5m",
-    )

@@ -36,7 +36,7 @@ def at(*offsets: int) -> str:
 
 
 def test_the_least_options_are_enough() -> None:
-    """Brokers and a subscription; from earliest to latest, as Spark's batch reads; no group, no filters pushed down."""
+    """Brokers and a subscription; from earliest to latest, as Spark's batch reads; no group."""
     options = given()
     assert (options.source.group_id, options.source.starting_offsets, options.ending_offsets) == (
         "",
@@ -44,7 +44,6 @@ def test_the_least_options_are_enough() -> None:
         "latest",
     )
     assert (options.ending_timestamp, options.ending_offsets_by_timestamp) == (None, None)
-    assert (options.push_down_predicate, options.max_out_of_orderness_ms) == (False, None)
     assert options.source.warnings == ()
     assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301  our own
 
@@ -94,7 +93,6 @@ REFUSED: dict[str, tuple[dict[str, str], list[str]]] = {
     "minPartitions": ({"minPartitions": "0"}, ["minPartitions=0"]),
     "maxRecordsPerPartition": ({"maxRecordsPerPartition": "-1"}, ["maxRecordsPerPartition=-1"]),
     "a time that is none": ({"endingTimestamp": "soon"}, ["endingTimestamp='soon'"]),
-    "an order that is none": ({"maxOutOfOrderness": "much"}, ["maxOutOfOrderness='much'"]),
 }
 
 
@@ -103,14 +101,6 @@ def test_what_is_refused(changes: dict[str, str], said: list[str]) -> None:
     """As Spark's batch validation, in one sentence that names option and remedy."""
     message = refused(**changes)
     assert [words for words in said if words not in message] == []
-
-
-def test_a_promise_about_filters_that_are_not_pushed_down_is_warned_of() -> None:
-    """It says nothing about a whole read."""
-    (warning,) = given(maxOutOfOrderness="5m").source.warnings
-    assert "maxOutOfOrderness has no effect" in warning
-    promised = given(maxOutOfOrderness="5m", pushDownPredicate="true")
-    assert (promised.max_out_of_orderness_ms, promised.source.warnings) == (300_000, ())
 
 
 def test_times_beat_offsets() -> None:
