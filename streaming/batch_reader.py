@@ -25,7 +25,6 @@ from sparkcohort.streaming.spark_errors import error_for_spark, message_first
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparkcohort.runtime.shell.options.batch_options import BatchOptions
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 log = logging.getLogger("sparkcohort.batch")
@@ -45,13 +44,13 @@ class RangesPartition(InputPartition):
 class CohortBatchReader(DataSourceReader):
     """Plans one read."""
 
-    def __init__(self, options: BatchOptions) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         """No broker is asked before ``partitions``."""
         self._options = options
 
     def __reduce__(self) -> tuple[Callable[[SourceOptions], RangesReader], tuple[SourceOptions]]:
         """Pickle as the reader of ranges with a task's options: Spark pickles the reader with the read function."""
-        return RangesReader, (self._options.source,)
+        return RangesReader, (self._options,)
 
     @message_first
     def partitions(self) -> Sequence[InputPartition]:
@@ -63,7 +62,7 @@ class CohortBatchReader(DataSourceReader):
             raise CohortError(unusable_reason(failed)) from failed
 
         log_to_stderr()
-        source = self._options.source
+        source = self._options
         if has_own_provider(source.kafka):
             find_pyfiles()
         for warning in (*source.warnings, *delegation_tokens.warnings()):
@@ -78,7 +77,7 @@ class CohortBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """As ``RangesReader``, which executors have."""
-        return RangesReader(self._options.source).read(partition)
+        return RangesReader(self._options).read(partition)
 
 
 class RangesReader:

@@ -6,6 +6,7 @@ and the one that plans a read.  So each imports the rest when it needs it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +20,7 @@ from sparkcohort.streaming.reader_schemas import with_registered
 from sparkcohort.streaming.spark_errors import message_first
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.shell.options.batch_options import BatchOptions
+    from sparkcohort.runtime.shell.options.declaration import Reads
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
     from sparkcohort.runtime.values.columns import Columns
     from sparkcohort.streaming.batch_reader import CohortBatchReader
@@ -32,48 +33,31 @@ class CohortSource(DataSource):
     Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required for streams.
     """
 
-    _stream: SourceOptions | None = None  # both pickled with the source: later processes needn't parse them again
-    _batch: BatchOptions | None = None
+    _parsed: Mapping[Reads, SourceOptions] = {}  # pickled with the source: later processes needn't parse them again
 
-    def _stream_options(self) -> SourceOptions:
-        """The options of a stream, parsed.  Raises OptionError."""
-        if self._stream is None:
-            from sparkcohort.runtime.shell.options import parse as source_options  # noqa: PLC0415  not to be found
+    def _options(self, reads: Reads) -> SourceOptions:
+        """The options of a stream or a batch read, parsed.  Raises OptionError."""
+        if reads not in self._parsed:
+            from sparkcohort.runtime.shell.options.parse import parse  # noqa: PLC0415  not to be found
 
-            self._stream = with_registered(_allowed(source_options.parse(self.options)))
-        return self._stream
-
-    def _batch_options(self) -> BatchOptions:
-        """The options of a batch read, parsed.  Raises OptionError."""
-        if self._batch is None:
-            from sparkcohort.runtime.shell.options.batch_options import parse_batch  # noqa: PLC0415  not to be found
-
-            parsed, stream = parse_batch(self.options), self._stream
+            options = _allowed(parse(self.options, reads))
+            other = next(iter(self._parsed.values()), None)
             # The registry is asked once per source: the rows must have the schema that Spark got from schema().
-            source = (
-                replace(parsed.source, columns=stream.columns, notes=stream.notes)
-                if stream is not None
-                else with_registered(_allowed(parsed.source))
-            )
-            self._batch = replace(parsed, source=source)
-        return self._batch
+            options = replace(options, columns=other.columns, notes=other.notes) if other else with_registered(options)
+            self._parsed = {**self._parsed, reads: options}
+        return self._parsed[reads]
 
     def _columns(self) -> Columns:
         """The columns of a stream or a batch read: Spark asks before it says which.  Raises OptionError."""
         try:
-            return self._stream_options().columns
+            return self._options("streams").columns
         except OptionError as of_a_stream:
             try:
-                return self._batch_options().source.columns
+                return self._options("batches").columns
             except OptionError as of_a_batch:
-                from sparkcohort.runtime.shell.options.parse import parse_for_either  # noqa: PLC0415  rarely
-
-                if (common := parse_for_either(self.options)).group_id:
-                    ends = any(key.lower().startswith("ending") for key in self.options)
-                    raise (of_a_batch if ends else of_a_stream) from None
-                return with_registered(
-                    _allowed(common)
-                ).columns  # the reader will name what is wrong for its kind of read
+                if str(of_a_stream) == str(of_a_batch):
+                    raise
+                raise OptionError(f"{of_a_stream}; as a batch read: {of_a_batch}") from None
 
     @classmethod
     def name(cls) -> str:
@@ -93,15 +77,14 @@ class CohortSource(DataSource):
         """The reader of one query, whose schema may be the user's.  Raises OptionError for bad options or columns."""
         from sparkcohort.streaming.reader import CohortStreamReader  # noqa: PLC0415  not to be found, nor to be made
 
-        return CohortStreamReader(_with_columns(self._stream_options(), schema))
+        return CohortStreamReader(_with_columns(self._options("streams"), schema))
 
     @message_first
     def reader(self, schema: StructType) -> CohortBatchReader:
         """The reader of one batch read, whose schema may be the user's.  Raises OptionError for bad options or columns."""
         from sparkcohort.streaming.batch_reader import CohortBatchReader  # noqa: PLC0415  likewise
 
-        options = self._batch_options()
-        return CohortBatchReader(replace(options, source=_with_columns(options.source, schema)))
+        return CohortBatchReader(_with_columns(self._options("batches"), schema))
 
     @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature

@@ -23,7 +23,6 @@ from sparkcohort.runtime.shell.driver.starting_offsets import (
 )
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
-from sparkcohort.runtime.shell.options.batch_options import BatchOptions
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 log = logging.getLogger("sparkcohort.batch")
@@ -36,19 +35,18 @@ class BatchRanges(NamedTuple):
     ids: Mapping[str, str]
 
 
-def batch_ranges(options: BatchOptions) -> BatchRanges:
+def batch_ranges(source: SourceOptions) -> BatchRanges:
     """Ask the brokers what there is to read.  Nothing is joined and nothing committed.
 
     Raises CohortError naming option or resource: brokers that do not answer, no such topic or partition, no permission, a start
     behind its end, no record at or after a starting time.
     """
-    source = options.source
     log_ends = LogEnds(source)
     try:
         log_ends.start()
         ids = dict(log_ends.snapshot().ids)
         starts = initial_offsets(source, log_ends, lambda partitions: _committed(source, ids, partitions))
-        ends = _ending_offsets(options, log_ends, starts)
+        ends = _ending_offsets(source, log_ends, starts)
         _check_order(starts, ends)
     finally:
         log_ends.close()
@@ -57,21 +55,21 @@ def batch_ranges(options: BatchOptions) -> BatchRanges:
     return BatchRanges(ranges, ids)
 
 
-def _ending_offsets(options: BatchOptions, log_ends: LogEnds, starts: Offsets) -> dict[TopicPartition, int]:
+def _ending_offsets(source: SourceOptions, log_ends: LogEnds, starts: Offsets) -> dict[TopicPartition, int]:
     """The end of every partition; precedence as Spark's: endingTimestamp, endingOffsetsByTimestamp, endingOffsets."""
     partitions = sorted(starts)
     times = times_of(
-        "endingOffsetsByTimestamp", options.ending_timestamp, options.ending_offsets_by_timestamp, partitions
+        "endingOffsetsByTimestamp", source.ending_timestamp, source.ending_offsets_by_timestamp, partitions
     )
     ends: dict[TopicPartition, int] = {}
     if times is not None:
-        offsets = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
+        offsets = patiently(source, log_ends, lambda: log_ends.at_timestamp(times))
         ends = {tp: offset for tp, offset in offsets.items() if offset is not None}
-    elif isinstance(options.ending_offsets, Mapping):
-        check_exist("endingOffsets", options.ending_offsets, partitions)
-        ends = {tp: offset for tp, offset in options.ending_offsets.items() if offset != LATEST}
+    elif isinstance(source.ending_offsets, Mapping):
+        check_exist("endingOffsets", source.ending_offsets, partitions)
+        ends = {tp: offset for tp, offset in source.ending_offsets.items() if offset != LATEST}
     latest = [tp for tp in partitions if tp not in ends]
-    return {**ends, **(ends_of(options.source, log_ends, latest) if latest else {})}
+    return {**ends, **(ends_of(source, log_ends, latest) if latest else {})}
 
 
 def _check_order(starts: Offsets, ends: Offsets) -> None:

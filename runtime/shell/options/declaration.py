@@ -1,6 +1,6 @@
 """The declaration of an option: once, at the field that has its value.
 
-A field of ``SourceOptions`` or ``BatchOptions`` that is declared with ``option(...)`` is parsed by its kind, checked by its bounds, listed in
+A field of ``SourceOptions`` that is declared with ``option(...)`` is parsed by its kind, checked by its bounds, listed in
 docs/options.md and shown in ``conf/cohort.properties``.  ``table`` adds the options that are read together.
 """
 

@@ -16,57 +16,55 @@ from sparkcohort.runtime.shell.options.declaration import Reads, declared_option
 from sparkcohort.runtime.shell.options.disallowed import kafka_names
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate
 from sparkcohort.runtime.shell.options.kafka_translate import fit_number, translate
-from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription, Start
+from sparkcohort.runtime.shell.options.offset_checks import check_batch, check_offsets
+from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
 from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Values, json_object
 from sparkcohort.runtime.values.columns import kafka_row
 
-__all__ = ["SourceOptions", "SourceSubscription", "check_named", "parse", "parse_values", "read_values"]
+__all__ = ["SourceOptions", "SourceSubscription", "parse"]
 
 PROVIDER: Final = "kafka.sasl.oauthbearer.provider"
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 
-def parse(options: Mapping[str, str]) -> SourceOptions:
-    """Check and type the options of a stream as Spark hands them over (keys in any case).
+def parse(options: Mapping[str, str], reads: Reads = "streams") -> SourceOptions:
+    """Check and type the options of a stream or a batch read as Spark hands them over (keys in any case).
 
     Raises OptionError: one message that names the option and the remedy, never a secret's value.
     """
-    texts, warnings = read_values(options, "streams")
-    if not texts.get("group.id", "").strip():
-        raise OptionError(
-            "option group.id is missing: name the Kafka group whose committed offsets this query advances, for "
-            "instance .option('group.id', 'billing')"
-        )
-    return parse_values(texts, (*warnings, *_idle(texts)))
-
-
-def parse_for_either(options: Mapping[str, str]) -> SourceOptions:
-    """The options of either a stream or a batch read.  Raises OptionError for what neither allows."""
-    texts, warnings = read_values(options, "both")
-    return parse_values(texts, warnings)
-
-
-def read_values(options: Mapping[str, str], reads: Reads) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The options by their keys in lower case, and the warnings.  Raises OptionError for an option that ``reads`` doesn't allow."""
     texts = {key.lower(): str(value) for key, value in options.items()}
     warnings = _table_check(texts, {key.lower(): key for key in options}, reads)
     _unalias(texts)
-    return texts, tuple(warnings)
-
-
-def parse_values(texts: Mapping[str, str], warnings: tuple[str, ...]) -> SourceOptions:
-    """The typed options, from the result of ``read_values``.  Raises OptionError."""
     value = Values(texts)
+    if reads == "streams":
+        if not value.text("group.id"):
+            raise OptionError(
+                "option group.id is missing: name the Kafka group whose committed offsets this query advances, for "
+                "instance .option('group.id', 'billing')"
+            )
+        warnings += _idle(texts)
+    else:
+        texts.setdefault("startingoffsets", "earliest")
+        if value.text("endingOffsets").lower() == "earliest":
+            raise OptionError("option endingOffsets=earliest: a batch read can't end at earliest; give latest, or JSON")
+    source = _source_options(texts, value, warnings)
+    _check_relations(source)
+    if reads == "batches":
+        check_batch(source)
+    return source
+
+
+def _source_options(texts: Mapping[str, str], value: Values, warnings: list[str]) -> SourceOptions:
     subscription = _subscription(texts)
     parsed = {name: value.read(option) for name, option in declared_options(SourceOptions).items()}
     kafka, more = _kafka_settings(texts, value, parsed)
     decodings = read_decodings(value, texts)
     parsed["group_instance_id"] = parsed["group_instance_id"] or _instance_id(subscription)
     parsed["metadata_max_age_ms"] = int(kafka["metadata.max.age.ms"])
-    source = SourceOptions(
+    return SourceOptions(
         **parsed,
         subscription=subscription,
         columns=kafka_row(*decodings, headers=parsed["include_headers"]),
@@ -74,8 +72,6 @@ def parse_values(texts: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
         kafka_names=kafka_names(texts),
         warnings=(*warnings, *more, *idle_registry(texts, *decodings)),
     )
-    _check_relations(source)
-    return source
 
 
 def _kafka_settings(
@@ -174,13 +170,7 @@ def _check_relations(parsed: SourceOptions) -> None:
             "option handover=graceful starts where the driver before ended: leave startingOffsets at committed, and "
             "startingTimestamp and startingOffsetsByTimestamp out"
         )
-    starts = (
-        ("startingOffsets", parsed.starting_offsets),
-        ("startingOffsets.fallback", parsed.starting_offsets_fallback),
-        ("startingOffsetsByTimestamp", parsed.starting_offsets_by_timestamp),
-    )
-    for name, start in starts:
-        check_named(name, start, parsed.subscription)
+    check_offsets(parsed)
     _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
 
 
@@ -196,19 +186,6 @@ def _check_topics(name: str, names: Collection[str], subscription: SourceSubscri
             near = difflib.get_close_matches(topic, topics, n=1)
             hint = f"; did you mean {near[0]}?" if near else ": name it in both or in none"
             raise OptionError(f"option {name} names {topic}, which option {subscription.kind} does not read{hint}")
-
-
-def check_named(name: str, start: Start | None, subscription: SourceSubscription) -> None:
-    """Raises OptionError for a partition in a start that the subscription does not read; a pattern is not checked."""
-    if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
-        return
-    unread = [tp for tp in start if tp not in subscription.partitions and tp.topic not in subscription.topics]
-    if unread:
-        tp = min(unread)
-        raise OptionError(
-            f"option {name} names {tp.topic}-{tp.partition}, which option {subscription.kind} does not read: "
-            "name it in both or in none"
-        )
 
 
 # --- subscription and instance id -----------------------------------------------------------------

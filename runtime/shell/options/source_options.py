@@ -364,6 +364,31 @@ class SourceOptions:
         "up to so many partitions have series of their own; with more only topics and the group have",
         reads="streams",
     )
+    ending_offsets: Start = option(
+        "endingOffsets",
+        "offsets",
+        "latest",
+        'where a batch read ends: latest or JSON {"topic":{"0":123}} with -1 latest; partitions left out end at latest',
+        choices=("latest",),
+        reads="batches",
+        heading="Where a batch read (spark.read) ends; streams refuse these",
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp",
+        "milliseconds",
+        None,
+        "end before the first record at or after this time, at latest where there is none; beats the next and endingOffsets",
+        reads="batches",
+        example="1700003600000",
+    )
+    ending_offsets_by_timestamp: ByPartition | None = option(
+        "endingOffsetsByTimestamp",
+        "timestamps",
+        None,
+        'the same per partition, {"topic":{"0":1700000000000}}; beats endingOffsets',
+        reads="batches",
+        example='{"orders":{"0":1700003600000}}',
+    )
     columns: Columns
     kafka: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
@@ -412,35 +437,3 @@ def _plain(start: Start | None) -> object:
     if isinstance(start, Mapping):
         return [[*tp, offset] for tp, offset in sorted(start.items())]
     return start
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchOptions:
-    """The options of a batch read; ``source`` are those that streams have, too, and all that a task needs."""
-
-    source: SourceOptions
-    ending_offsets: Start = option(
-        "endingOffsets",
-        "offsets",
-        "latest",
-        'where a batch read ends: latest or JSON {"topic":{"0":123}} with -1 latest; partitions left out end at latest',
-        choices=("latest",),
-        reads="batches",
-        heading="Where a batch read (spark.read) ends; streams refuse these",
-    )
-    ending_timestamp: int | None = option(
-        "endingTimestamp",
-        "milliseconds",
-        None,
-        "end before the first record at or after this time, at latest where there is none; beats the next and endingOffsets",
-        reads="batches",
-        example="1700003600000",
-    )
-    ending_offsets_by_timestamp: ByPartition | None = option(
-        "endingOffsetsByTimestamp",
-        "timestamps",
-        None,
-        'the same per partition, {"topic":{"0":1700000000000}}; beats endingOffsets',
-        reads="batches",
-        example='{"orders":{"0":1700003600000}}',
-    )

@@ -12,7 +12,7 @@ from typing import Final
 
 from sparkcohort.runtime.shell.options.declaration import Option, declared_options
 from sparkcohort.runtime.shell.options.kafka_settings import Fate, names
-from sparkcohort.runtime.shell.options.source_options import BatchOptions, SourceOptions
+from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 _WHAT_IS_READ = (
     Option(
@@ -175,7 +175,6 @@ OPTIONS: Final = (
     *_SERVERS,
     *_WHAT_IS_READ,
     *_SOURCE[1:],
-    *declared_options(BatchOptions).values(),
     *_VALUES,
     *_REGISTRY,
     *_LOGIN,

@@ -9,8 +9,7 @@ import pytest
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options.batch_options import BatchOptions, parse_batch
-from sparkcohort.runtime.shell.options.parse import parse, parse_for_either
+from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.table import OPTIONS
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders"}
@@ -18,9 +17,9 @@ OF_BATCHES = [option for option in OPTIONS if option.reads == "batches"]
 OF_STREAMS = [option for option in OPTIONS if option.reads == "streams" and option.default]
 
 
-def given(**more: str) -> BatchOptions:
+def given(**more: str) -> SourceOptions:
     """The least options with ``more`` (``__`` stands for a dot)."""
-    return parse_batch(LEAST | {name.replace("__", "."): value for name, value in more.items()})
+    return parse(LEAST | {name.replace("__", "."): value for name, value in more.items()}, "batches")
 
 
 def refused(**more: str) -> str:
@@ -38,13 +37,13 @@ def at(*offsets: int) -> str:
 def test_the_least_options_are_enough() -> None:
     """Brokers and a subscription; from earliest to latest, as Spark's batch reads; no group."""
     options = given()
-    assert (options.source.group_id, options.source.starting_offsets, options.ending_offsets) == (
+    assert (options.group_id, options.starting_offsets, options.ending_offsets) == (
         "",
         "earliest",
         "latest",
     )
     assert (options.ending_timestamp, options.ending_offsets_by_timestamp) == (None, None)
-    assert options.source.warnings == ()
+    assert options.warnings == ()
     assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301  our own
 
 
@@ -65,7 +64,7 @@ def test_defaults_change_nothing(option: object) -> None:
 
 def test_options_of_streams_are_one_warning() -> None:
     """They are tolerated as Spark's source does, named together, and still checked."""
-    (warning,) = given(**{option.name: str(option.default) for option in OF_STREAMS}).source.warnings
+    (warning,) = given(**{option.name: str(option.default) for option in OF_STREAMS}).warnings
     assert all(option.name in warning for option in OF_STREAMS)
     assert "maxOffsetsPerTrigger" in refused(maxOffsetsPerTrigger="many")
 
@@ -106,7 +105,7 @@ def test_what_is_refused(changes: dict[str, str], said: list[str]) -> None:
 def test_times_beat_offsets() -> None:
     """A start that would be refused doesn't matter beside a time, which beats it, as at Spark's."""
     options = given(startingOffsets="latest", startingTimestamp="5", endingOffsetsByTimestamp=at(9))
-    assert options.source.starting_timestamp == 5
+    assert options.starting_timestamp == 5
     assert options.ending_offsets_by_timestamp == {TopicPartition("orders", 0): 9}
     both = given(startingOffsets=at(7), endingOffsets=at(3), endingTimestamp="5")
     assert both.ending_timestamp == 5
@@ -114,11 +113,4 @@ def test_times_beat_offsets() -> None:
 
 def test_committed_with_a_group() -> None:
     """What the group has yet to read."""
-    assert given(startingOffsets="committed", group__id="g").source.starting_offsets == "committed"
-
-
-def test_what_either_read_takes() -> None:
-    """The columns are asked for before Spark says which read it will be."""
-    assert parse_for_either(LEAST | {"endingOffsets": "earliest", "startingOffsets": "latest"}).columns
-    with pytest.raises(OptionError, match="minPartitions"):
-        parse_for_either(LEAST | {"minPartitions": "x"})
+    assert given(startingOffsets="committed", group__id="g").starting_offsets == "committed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options.batch_options import parse_batch
 from sparkcohort.runtime.shell.options.disallowed import ERROR, SETTING, check_allowed, kafka_names
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.streaming import session_zone
@@ -40,7 +39,7 @@ def test_what_is_listed_is_refused(given: dict[str, str], listed: str, named: st
 @pytest.mark.parametrize("listed", ["", ",", "group.id,max.poll.records", "records", "poll"])
 def test_what_is_not_listed_is_allowed(listed: str) -> None:
     """No list, one of others, and parts of names; a batch read names no group."""
-    check_allowed(parse_batch({**LEAST, "kafka.fetch.min.bytes": "1"}).source.kafka_names, listed)
+    check_allowed(parse({**LEAST, "kafka.fetch.min.bytes": "1"}, "batches").kafka_names, listed)
 
 
 def test_a_task_goes_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sparkcohort.runtime.shell.options.batch_options import parse_batch
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.security_settings import SENSITIVE
 from sparkcohort.runtime.shell.options.table import OPTIONS
@@ -39,7 +38,7 @@ def test_the_sample_is_accepted() -> None:
         parse({name: value for name, value in plain.items() if name not in of_batches}).kafka["sasl.username"]
         == "billing"
     )
-    assert parse_batch({**plain, "startingOffsets": "earliest"}).ending_timestamp == 1_700_003_600_000
+    assert parse({**plain, "startingOffsets": "earliest"}, "batches").ending_timestamp == 1_700_003_600_000
 
 
 def test_spark_defaults_redact_what_librdkafka_calls_sensitive() -> None:

@@ -103,3 +103,14 @@ def test_the_columns_travel_to_tasks_and_agents() -> None:
         with pytest.raises(MalformedConfig) as refused:
             decode_config(json.dumps({**as_json, **wrong}).encode())
         assert "secret" not in str(refused.value)
+
+
+def test_columns_are_asked_for_before_spark_says_which_read_it_is() -> None:
+    """What one of the two reads takes is enough; else both are told what is wrong, and an error of both is told once."""
+    least = {name: value for name, value in OPTIONS.items() if name != "group.id"}
+    assert len(CohortSource(least | {"endingOffsets": "latest"}).schema()) == len(KAFKA_ROW)
+    with pytest.raises(OptionError, match=r"group.id is missing: .*; as a batch read: .* can't start at latest"):
+        CohortSource(least | {"startingOffsets": "latest"}).schema()
+    with pytest.raises(OptionError) as refused:
+        source(minPartitions="x").schema()
+    assert str(refused.value).count("minPartitions") == 1
