@@ -7,28 +7,9 @@ docs/options.md and shown in ``conf/cohort.properties``.  ``table`` adds the opt
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Final, Literal
 
-Kind = Literal[
-    "assignors",
-    "boolean",
-    "by topic",
-    "choice",
-    "dotted name",
-    "duration",
-    "host",
-    "integer",
-    "list",
-    "JSON",
-    "milliseconds",
-    "number",
-    "offsets",
-    "servers",
-    "size",
-    "string",
-    "timestamps",
-    "variable",
-]
 Status = Literal["honoured", "accepted", "refused"]
 Reads = Literal["both", "streams", "batches"]
 NO_MAXIMUM: Final = 2**63 - 1
@@ -44,9 +25,9 @@ class Option:
     """
 
     name: str
-    kind: Kind
-    default: str | None
+    kind: str  # a key of ``values.READERS``
     doc: str
+    default: str | None = None
     choices: tuple[str, ...] = ()
     minimum: int = 0
     maximum: int = NO_MAXIMUM
@@ -57,9 +38,12 @@ class Option:
     heading: str = ""
 
 
-def option(name: str, kind: Kind, default: str | None, doc: str, **more: Any) -> Any:
+def option(name: str, kind: str, doc: str, **more: Any) -> Any:
     """The field of a dataclass that has the value of this option."""
-    return field(metadata={Option: Option(name, kind, default, doc, **more)})
+    return field(metadata={Option: Option(name, kind, doc, **more)})
+
+
+stream_option: Final = partial(option, reads="streams")
 
 
 def declared_options(owner: type) -> dict[str, Option]:

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options.declaration import option
+from sparkcohort.runtime.shell.options.declaration import option, stream_option
 from sparkcohort.runtime.values.columns import Columns, Field, has_field
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]
@@ -55,7 +55,6 @@ class SourceOptions:
     bootstrap_servers: str = option(
         "kafka.bootstrap.servers",
         "servers",
-        None,
         "brokers to start from, host:port,host:port; required",
         example="broker-1:9092,broker-2:9092",
         heading="What to read, and as which group",
@@ -64,311 +63,282 @@ class SourceOptions:
     group_id: str = option(
         "group.id",
         "string",
-        None,
         "the Kafka group; required for streams, a batch read needs none; kafka.group.id means the same",
         example="billing",
     )
-    group_instance_id: str = option(
+    group_instance_id: str = stream_option(
         "group.instance.id",
         "string",
-        None,
         "static member id of the driver in the Kafka group; default: cohort- and a hash of what is subscribed",
-        reads="streams",
         example="cohort-billing",
     )
     starting_offsets: Start = option(
         "startingOffsets",
         "offsets",
-        "committed",
         'where a new query starts: committed, earliest, latest or JSON {"topic":{"0":123}} with -2 earliest, -1 latest; a batch read starts at earliest by default, never at latest, and commits nothing',
+        default="committed",
         choices=("committed", "earliest", "latest"),
         heading="Where a new query starts",
     )
     starting_offsets_fallback: Start = option(
         "startingOffsets.fallback",
         "offsets",
-        "earliest",
         "start of a partition that has no committed offset or is not named in startingOffsets: earliest, latest or JSON",
+        default="earliest",
         choices=("earliest", "latest"),
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
         "milliseconds",
-        None,
         "start at the first record at or after this time; beats the next and startingOffsets",
         example="1700000000000",
     )
     starting_offsets_by_timestamp: ByPartition | None = option(
         "startingOffsetsByTimestamp",
         "timestamps",
-        None,
         'the same per partition, {"topic":{"0":1700000000000}}; beats startingOffsets',
         example='{"orders":{"0":1700000000000}}',
     )
     starting_offsets_by_timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         "choice",
-        "error",
         "when no record is that young: error, or start at latest",
+        default="error",
         choices=("error", "latest"),
     )
-    max_offsets_per_trigger: int | None = option(
+    max_offsets_per_trigger: int | None = stream_option(
         "maxOffsetsPerTrigger",
         "integer",
-        None,
         "most offsets per batch, shared by backlog; a partition that lags leaves the others half",
         minimum=1,
-        reads="streams",
         example="1000000",
         heading="Size of a batch, and what to do when things go wrong",
     )
-    max_offsets_by_topic: Mapping[str, int] = option(
+    max_offsets_by_topic: Mapping[str, int] = stream_option(
         "maxOffsetsPerTrigger.topics",
         "by topic",
-        None,
         'most offsets per batch of single topics, {"topic":1000}; those left out have only the limit of all',
         minimum=1,
-        reads="streams",
         example='{"orders":100000}',
     )
-    max_bytes_per_trigger: int | None = option(
+    max_bytes_per_trigger: int | None = stream_option(
         "maxBytesPerTrigger",
         "size",
-        None,
         "about the most bytes per batch, at least one record: 67108864, 64m, 1g; estimated from records read before, of which an unknown one counts as 1 MiB; of several limits the smallest wins",
         minimum=1,
-        reads="streams",
         example="256m",
     )
-    min_offsets_per_trigger: int | None = option(
+    min_offsets_per_trigger: int | None = stream_option(
         "minOffsetsPerTrigger",
         "integer",
-        None,
         "hold the batch until so many offsets wait",
         minimum=1,
-        reads="streams",
         example="1000",
     )
-    max_trigger_delay_ms: int = option(
+    max_trigger_delay_ms: int = stream_option(
         "maxTriggerDelay",
         "duration",
-        "15m",
         "the longest that minOffsetsPerTrigger holds a batch: 15m, 90s, 500ms; a bare number is milliseconds",
-        reads="streams",
+        default="15m",
     )
     min_partitions: int | None = option(
-        "minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1, example="16"
+        "minPartitions", "integer", "about the least number of tasks when there is data", minimum=1, example="16"
     )
     max_records_per_partition: int | None = option(
-        "maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1, example="500000"
+        "maxRecordsPerPartition", "integer", "most offsets per task", minimum=1, example="500000"
     )
     fail_on_data_loss: bool = option(
-        "failOnDataLoss", "boolean", "true", "fail when data is gone before it was read (false: warn and go on)"
+        "failOnDataLoss", "boolean", "fail when data is gone before it was read (false: warn and go on)", default="true"
     )
     include_headers: bool = option(
-        "includeHeaders", "boolean", "false", "add the column headers; a schema of .schema(...) decides by itself"
+        "includeHeaders",
+        "boolean",
+        "add the column headers; a schema of .schema(...) decides by itself",
+        default="false",
     )
-    unreachable_partitions: str = option(
+    unreachable_partitions: str = stream_option(
         "unreachable.partitions",
         "choice",
-        "hold",
         "a partition whose broker is away: hold it and go on with the others, wait for it, or fail",
+        default="hold",
         choices=("hold", "wait", "fail"),
-        reads="streams",
     )
     unreachable_timeout_ms: int = option(
         "unreachable.timeout.ms",
         "milliseconds",
-        "120000",
         "the longest wait for unreachable partitions where they are waited for (AvailableNow, Once, wait)",
+        default="120000",
         minimum=1,
     )
-    session_timeout_ms: int = option(
+    session_timeout_ms: int = stream_option(
         "session.timeout.ms",
         "milliseconds",
-        "45000",
         "a member silent for so long is out of the group; agents wait as long for a query's next start, tasks for the coordinator",
+        default="45000",
         minimum=1000,
         maximum=1800000,
-        reads="streams",
         heading="The group of executors",
     )
-    heartbeat_interval_ms: int = option(
+    heartbeat_interval_ms: int = stream_option(
         "heartbeat.interval.ms",
         "milliseconds",
-        "3000",
         "time between a member's heartbeats; less than the session timeout",
+        default="3000",
         minimum=100,
-        reads="streams",
     )
-    rebalance_timeout_ms: int = option(
+    rebalance_timeout_ms: int = stream_option(
         "rebalance.timeout.ms",
         "milliseconds",
-        "60000",
         "the longest that a rebalance waits for its members",
+        default="60000",
         minimum=1000,
-        reads="streams",
     )
     # From the kill of an executor to its replacement's join: 17 and 21 s on two busy cores (JVM, first Python worker, agent), to which a
     # cluster manager adds the time for a container.  Three times that costs little: a partition that waits is read all the time, not ahead.
-    scheduled_rebalance_max_delay_ms: int = option(
+    scheduled_rebalance_max_delay_ms: int = stream_option(
         "scheduled.rebalance.max.delay.ms",
         "milliseconds",
-        "60000",
         "partitions of a departed executor wait so long for a replacement, read by tasks meanwhile; 0: move at once",
+        default="60000",
         maximum=2147483647,
-        reads="streams",
     )
-    assignors: tuple[str, ...] = option(
+    assignors: tuple[str, ...] = stream_option(
         "partition.assignment.strategy",
         "assignors",
-        "cooperative-sticky,range",
         "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as package.module.Class or package.module:object",
-        reads="streams",
+        default="cooperative-sticky,range",
     )
     # A batch can take longer by what a member has above the mean: a fifth is worth a move, less is not.
-    load_balance_threshold: float = option(
+    load_balance_threshold: float = stream_option(
         "load.balance.threshold",
         "number",
-        "1.2",
         "load-balanced: a member above so many times the mean load gives partitions up; more than 1",
+        default="1.2",
         minimum=1,
         maximum=1000,
-        reads="streams",
     )
-    load_balance_after_ms: int = option(
+    load_balance_after_ms: int = stream_option(
         "load.balance.after.ms",
         "milliseconds",
-        "60000",
         "load-balanced: how long an imbalance must last, the least time between rounds, and what loads are smoothed over",
+        default="60000",
         minimum=1000,
         maximum=86400000,
-        reads="streams",
     )
-    load_balance_max_moves: int = option(
+    load_balance_max_moves: int = stream_option(
         "load.balance.max.moves",
         "integer",
-        "5",
         "load-balanced: most partitions that one round moves for load",
+        default="5",
         minimum=1,
         maximum=2147483647,
-        reads="streams",
     )
-    handover: str = option(
+    handover: str = stream_option(
         "handover",
         "choice",
-        "none",
         "how a query takes over from one that runs: none fences it; graceful lets it finish its batch first",
+        default="none",
         choices=("none", "graceful"),
-        reads="streams",
     )
-    handover_timeout_ms: int = option(
+    handover_timeout_ms: int = stream_option(
         "handover.timeout.ms",
         "milliseconds",
-        "120000",
         "the longest that handover=graceful waits for the running query's batch; then as none",
+        default="120000",
         minimum=1000,
-        reads="streams",
     )
-    rebalance_listener: str = option(
+    rebalance_listener: str = stream_option(
         "rebalance.listener",
         "dotted name",
-        None,
         "package.module.Class or package.module:object, called on every executor when it gets or loses partitions",
-        reads="streams",
         example="audit.Listener",
     )
-    agent_timeout_ms: int = option(
+    agent_timeout_ms: int = stream_option(
         "agent.timeout.ms",
         "milliseconds",
-        "10000",
         "a task without an answer from its agent for so long reads Kafka itself",
+        default="10000",
         minimum=1,
-        reads="streams",
     )
-    buffer_bytes: int = option(
+    buffer_bytes: int = stream_option(
         "buffer.bytes",
         "integer",
-        "67108864",
         "most unpacked bytes that a member prefetches; a task itself reads a record of more than a quarter of it",
+        default="67108864",
         minimum=1048576,
-        reads="streams",
     )
     client_rack: str = option(
         "client.rack",
         "string",
-        "",
         "rack of the readers: they fetch from the nearest replica, and own partitions with one if balance allows it",
+        default="",
         example="eu-central-1a",
     )
     client_rack_env: str = option(
         "client.rack.env",
         "variable",
-        None,
         "environment variable of the executors with each one's rack; client.rack counts where it isn't set",
         example="NODE_ZONE",
     )
     poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
         "milliseconds",
-        "120000",
         "a read that makes no progress for so long fails",
+        default="120000",
         minimum=1,
         heading="Times",
     )
-    fetch_retries: int = option("fetchOffset.numRetries", "integer", "3", "tries of an offset look-up before it fails")
-    fetch_retry_interval_ms: int = option("fetchOffset.retryIntervalMs", "milliseconds", "1000", "pause between them")
+    fetch_retries: int = option(
+        "fetchOffset.numRetries", "integer", "tries of an offset look-up before it fails", default="3"
+    )
+    fetch_retry_interval_ms: int = option(
+        "fetchOffset.retryIntervalMs", "milliseconds", "pause between them", default="1000"
+    )
     api_timeout_ms: int = option(
         "kafka.default.api.timeout.ms",
         "milliseconds",
-        "60000",
         "the longest wait for the brokers at start: a wrong address fails after it",
+        default="60000",
         minimum=1000,
     )
-    metadata_max_age_ms: int = option(
+    metadata_max_age_ms: int = stream_option(
         "metadata.max.age.ms",
         "milliseconds",
-        "30000",
         "how often new partitions and topics are looked for",
+        default="30000",
         minimum=100,
-        reads="streams",
     )
-    coordinator_host: str = option(
+    coordinator_host: str = stream_option(
         "coordinator.host",
         "host",
-        None,
         "where agents reach the driver; default: spark.driver.host",
-        reads="streams",
         example="driver.example.org",
         heading="Where to be reached and seen",
     )
-    coordinator_port: int = option(
-        "coordinator.port", "integer", "0", "port of the coordinator; 0: any free one", maximum=65535, reads="streams"
+    coordinator_port: int = stream_option(
+        "coordinator.port", "integer", "port of the coordinator; 0: any free one", default="0", maximum=65535
     )
-    metrics_port: int | None = option(
+    metrics_port: int | None = stream_option(
         "metrics.port",
         "integer",
-        None,
         "port of the Prometheus endpoint; none: no endpoint",
         maximum=65535,
-        reads="streams",
         example="9404",
     )
-    metrics_address: str = option(
-        "metrics.address", "host", "127.0.0.1", "address that the Prometheus endpoint listens on", reads="streams"
+    metrics_address: str = stream_option(
+        "metrics.address", "host", "address that the Prometheus endpoint listens on", default="127.0.0.1"
     )
-    metrics_partitions: int = option(
+    metrics_partitions: int = stream_option(
         "metrics.partitions",
         "integer",
-        "2000",
         "up to so many partitions have series of their own; with more only topics and the group have",
-        reads="streams",
+        default="2000",
     )
     ending_offsets: Start = option(
         "endingOffsets",
         "offsets",
-        "latest",
         'where a batch read ends: latest or JSON {"topic":{"0":123}} with -1 latest; partitions left out end at latest',
+        default="latest",
         choices=("latest",),
         reads="batches",
         heading="Where a batch read (spark.read) ends; streams refuse these",
@@ -376,7 +346,6 @@ class SourceOptions:
     ending_timestamp: int | None = option(
         "endingTimestamp",
         "milliseconds",
-        None,
         "end before the first record at or after this time, at latest where there is none; beats the next and endingOffsets",
         reads="batches",
         example="1700003600000",
@@ -384,7 +353,6 @@ class SourceOptions:
     ending_offsets_by_timestamp: ByPartition | None = option(
         "endingOffsetsByTimestamp",
         "timestamps",
-        None,
         'the same per partition, {"topic":{"0":1700000000000}}; beats endingOffsets',
         reads="batches",
         example='{"orders":{"0":1700003600000}}',

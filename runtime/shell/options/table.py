@@ -18,18 +18,16 @@ _WHAT_IS_READ = (
     Option(
         "subscribe",
         "list",
-        None,
         "topics, comma-separated; exactly one of subscribe, subscribePattern, assign",
         example="orders,payments",
     ),
     Option(
         "subscribePattern",
         "string",
-        None,
         "regular expression; every topic in which it is found is read (Spark's unanchored find)",
         example="^orders-.*",
     ),
-    Option("assign", "JSON", None, 'fixed partitions, {"topic":[0,1]}', example='{"orders":[0,1]}'),
+    Option("assign", "JSON", 'fixed partitions, {"topic":[0,1]}', example='{"orders":[0,1]}'),
 )
 
 # Each exists for keys too: key.format and so on.
@@ -37,65 +35,59 @@ _VALUES = (
     Option(
         "value.format",
         "choice",
-        "binary",
         "what the column is: binary; string, as CAST(value AS STRING); json, avro and protobuf, a struct",
+        default="binary",
         choices=("binary", "string", "json", "avro", "protobuf"),
         heading="What is made of values; the same options exist for keys: key.format and so on",
     ),
     Option(
         "value.schema",
         "string",
-        None,
         "DDL for json, the schema's text or file for avro, the file of a descriptor set for protobuf, or its bytes in base64",
         example="id BIGINT, at TIMESTAMP",
     ),
     Option(
         "value.message",
         "string",
-        None,
         "protobuf: the message's name in the descriptor set",
         example="flights.Flight",
     ),
     Option(
         "value.message.index",
         "choice",
-        "same",
         "protobuf in a registry's frame: same, a record of another message of its file is bad; any, it is read all the same, as in "
         "topics whose files were reordered",
+        default="same",
         choices=("same", "any"),
     ),
     Option(
         "value.timezone",
         "string",
-        None,
         "json: where a TIMESTAMP without a zone is from: Europe/Berlin, +05:30; default: UTC, if that is the session's",
         example="Europe/Berlin",
     ),
     Option(
         "value.mode",
         "choice",
-        "permissive",
         "a record that can't be decoded: permissive makes it null, dropmalformed drops the row, failfast ends the query",
+        default="permissive",
         choices=("permissive", "dropmalformed", "failfast"),
     ),
     Option(
         "value.corrupt.column",
         "string",
-        None,
         "a BINARY column for the bytes that can't be decoded",
         example="_corrupt_value",
     ),
     Option(
         "value.subject",
         "string",
-        None,
         "the subject in the schema registry; default: the topic's for values, or for keys",
         example="flights-value",
     ),
     Option(
         "value.schema.version",
         "string",
-        None,
         "the version of the subject that records are read with: a number; default: the latest one",
         example="3",
     ),
@@ -105,7 +97,6 @@ _REGISTRY = (
     Option(
         "schema.registry.url",
         "list",
-        None,
         "the schema registry: records have the frame of Confluent's serializers, and avro's schema comes from there (needs sparkcohort[registry]) unless value.schema gives it",
         example="https://registry.example.org:8081",
         heading="The schema registry",
@@ -113,15 +104,14 @@ _REGISTRY = (
     Option(
         "schema.registry.timeout.ms",
         "milliseconds",
-        "30000",
         "how long a schema may be waited for",
+        default="30000",
         minimum=1,
         maximum=3_600_000,
     ),
     Option(
         "schema.registry.*",
         "string",
-        None,
         "Confluent's own names, for its address and login: basic.auth.user.info (user:password), bearer.auth.token, "
         "bearer.auth.logical.cluster, bearer.auth.identity.pool.id, ssl.ca.location, ssl.certificate.location, ssl.key.location (PEM files), "
         "ssl.key.password, proxy",
@@ -133,7 +123,6 @@ _LOGIN = (
     Option(
         "kafka.sasl.oauthbearer.provider",
         "dotted name",
-        None,
         "package.module:function that makes tokens to log in with (OAUTHBEARER), on driver and executors; see operate/logins.md",
         example="my_tokens:make",
     ),
@@ -147,7 +136,6 @@ _WITHOUT_EFFECT = (
     Option(
         "groupIdPrefix",
         "string",
-        None,
         "Spark's prefix of a generated group id",
         status="accepted",
         instead="group.id names the group as a whole",
@@ -155,17 +143,12 @@ _WITHOUT_EFFECT = (
     Option(
         "partition.metadata.cache.ttl.ms",
         "integer",
-        None,
         "newer than Spark 4.2: for how long Spark's source keeps the list of partitions",
         status="accepted",
         instead="metadata.max.age.ms says how soon a new partition is seen",
     ),
-    Option(
-        "topic", "string", None, "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"
-    ),
-    Option(
-        "path", "string", None, "load(path)", status="refused", instead="subscribe names the topics; call load() bare"
-    ),
+    Option("topic", "string", "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"),
+    Option("path", "string", "load(path)", status="refused", instead="subscribe names the topics; call load() bare"),
 )
 
 _SOURCE = tuple(declared_options(SourceOptions).values())

@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol import offsets_json
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.assignor_names import DOTTED_NAME, assignor_names
-from sparkcohort.runtime.shell.options.declaration import Kind, Option
+from sparkcohort.runtime.shell.options.declaration import Option
 from sparkcohort.runtime.shell.options.source_options import Start
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from sparkcohort.runtime.text import printable
@@ -60,7 +60,7 @@ class Values:
         """The value of an option, by its kind; one of numbers that isn't set and has no default is None or empty."""
         if option.kind in _UNSET and option.default is None and option.name.lower() not in self._texts:
             return _UNSET[option.kind]
-        return _READERS[option.kind](option, self.text(option.name))
+        return READERS[option.kind](option, self.text(option.name))
 
 
 def _servers(option: Option, text: str) -> str:
@@ -186,7 +186,7 @@ def _timestamps(option: Option, text: str) -> Mapping[TopicPartition, int]:
     return per_partition(option.name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0)
 
 
-_READERS: Final[dict[Kind, Callable[[Option, str], object]]] = {
+READERS: Final[dict[str, Callable[[Option, str], object]]] = {
     "assignors": lambda _, text: assignor_names(text),
     "boolean": _boolean,
     "by topic": _by_topic,
@@ -204,7 +204,7 @@ _READERS: Final[dict[Kind, Callable[[Option, str], object]]] = {
     "timestamps": _timestamps,
     "variable": _variable,
 }
-_UNSET: Final[dict[Kind, object]] = {
+_UNSET: Final[dict[str, object]] = {
     "by topic": {},
     "duration": None,
     "integer": None,
