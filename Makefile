@@ -73,7 +73,7 @@ test-newest: jars ## the streaming tests on the newest PySpark 4
 		$(NEWEST_PYTHON) -P -m pytest $(NEWEST) $(ARGS)
 
 OLDEST := $(addprefix tests/,unit/protocol unit/assignors/test_sticky.py unit/assignors/test_load_balanced.py unit/options/test_topic_pattern.py \
-	unit/observe/test_metrics.py shell/rpc shell/observe/test_metrics_endpoint.py shell/kafka/test_token_provider.py shell/cli/test_lazy_commands.py \
+	unit/driver/test_metrics.py shell/rpc shell/driver/test_metrics_endpoint.py shell/kafka/test_token_provider.py shell/cli/test_lazy_commands.py \
 	shell/consumer/test_columns.py shell/values/test_json_decoder.py)
 OLDEST_PYTHON := $(CURDIR)/.venv-oldest/bin/python
 

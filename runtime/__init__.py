@@ -25,6 +25,6 @@ A rebalance::
     the driver in Kafka's own group   ``kafka``, shell.driver      membership, fencing by run epoch, hand-over
 
 Rooms named in quotes are pure: time is an argument, and they know no clock, thread, socket or library.  ``protocol`` has the messages,
-``values`` the columns, ``shell.options`` what a user has set, ``shell.rpc`` the run's port, threads and clocks,
-``shell.observe`` status and metrics.  Where each rule stands: docs/architecture.md.
+``values`` the columns, ``shell.options`` what a user has set, ``shell.rpc`` the run's port, threads and clocks.
+Where each rule stands: docs/architecture.md.
 """

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.produce import produce

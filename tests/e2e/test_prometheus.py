@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from tests.kit.alert_rules import recordings
 from tests.kit.application import Application
 from tests.kit.broker import Broker

@@ -61,7 +61,6 @@ ROWS: Final = {
         "tests/e2e/test_batch_reads.py"
     ),
     "a task for a partition without records, too": "tests/e2e/test_batch_reads.py",
-    "filters never bound what is read": "tests/e2e/test_batch_reads.py",
     "`kafka.group.id` is the group of the consumers": "tests/e2e/test_batch_reads.py",
     "`CREATE TABLE … USING kafka`": "tests/e2e/test_batch_reads.py",
 }

@@ -18,7 +18,7 @@ from typing import Final
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.group.table import DIFFERENCES, TABLE, Effect, GroupState, Input, Row, diagram
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.declaration import Option
 from sparkcohort.runtime.shell.options.table import BY_KEY, OPTIONS
 from tests.kit import scenarios

@@ -1,4 +1,4 @@
-"""A status of a run as ``runtime.shell.observe.status`` builds it: a group of two executors on three partitions."""
+"""A status of a run as ``runtime.shell.driver.status`` builds it: a group of two executors on three partitions."""
 
 from __future__ import annotations
 

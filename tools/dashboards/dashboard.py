@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS, MetricSpec
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS, MetricSpec
 from tools.dashboards.panels import ROWS, SELECTED, Panel, counter, gauge, histogram
 
 Json = dict[str, Any]

@@ -3,4 +3,6 @@
 ``session`` ties them together for the stream reader.  ``kafka_membership`` carries out the machine of the group's one
 static member (``runtime.kafka.membership``) and owns its client; ``group_commits`` tells Kafka what Spark's commit log
 has, in a thread; ``log_ends`` asks for the logs' ends, on the thread of the one client of the cluster.
+``status`` reads the coordinator's group; ``metric_values`` makes samples of it; ``metrics`` serves them, to few connections at a
+time, each in a thread.
 """

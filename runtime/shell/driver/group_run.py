@@ -115,7 +115,7 @@ class GroupRun:
         self._open_port()
         options = self._options
         if options.metrics_port is not None:
-            from sparkcohort.runtime.shell.observe.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
+            from sparkcohort.runtime.shell.driver.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
 
             open_endpoint(options, options.metrics_port, self.status, ending)
         ending.open(

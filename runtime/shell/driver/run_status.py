@@ -15,11 +15,11 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
+from sparkcohort.runtime.shell.driver import status
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
-from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.rpc.figures import ProcessFigures, process_figures
 from sparkcohort.runtime.values.formats import reasons

@@ -23,8 +23,8 @@ from sparkcohort.runtime.protocol.messages import (
     Protocol,
 )
 from sparkcohort.runtime.shell.coordinator.service import Service
-from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.driver import status
+from sparkcohort.runtime.shell.driver.metric_values import values
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer

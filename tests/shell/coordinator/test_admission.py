@@ -18,7 +18,7 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.driver.metric_values import values
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until

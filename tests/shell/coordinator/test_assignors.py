@@ -11,8 +11,8 @@ from sparkcohort.assignors import MemberSubscription
 from sparkcohort.cli import views
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.driver import status
+from sparkcohort.runtime.shell.driver.metric_values import values
 from tests.kit.own_assignors import Own, answers, raises
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until

@@ -13,8 +13,8 @@ from sparkcohort.cli import views
 from sparkcohort.runtime.leader.load_report import encode
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
-from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.driver import status
+from sparkcohort.runtime.shell.driver.metric_values import values
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
 from tests.kit import agents
 from tests.kit.mock import MockCluster

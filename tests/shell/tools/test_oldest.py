@@ -18,7 +18,7 @@ USES = (
     "tests/shell/cli/test_columns.py",  # click, rich
     "tests/shell/consumer/test_columns.py",  # confluent-kafka, and our own C
     "tests/unit/options/test_topic_pattern.py",  # regex
-    "tests/shell/observe/test_metrics_endpoint.py",  # prometheus-client
+    "tests/shell/driver/test_metrics_endpoint.py",  # prometheus-client
     "tests/unit/assignors/test_sticky.py",  # numpy
     "tests/shell/kafka/test_token_provider.py",  # the extra aws: signer, boto3, botocore
     "tests/shell/registry/test_registry.py",  # the extra registry: httpx2

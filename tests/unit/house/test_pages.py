@@ -18,7 +18,7 @@ import pytest
 from sparkcohort import dashboards
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.group.table import DIFFERENCES, TABLE
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES
 from tests.kit.alert_rules import Alert, alerts
 from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, pages, section

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from tests.kit.alert_rules import alerts, recordings
 from tests.kit.grafana import faults, queries
 from tools.dashboards.dashboard import MixedUnits, dashboard, metric_names, panel_unit

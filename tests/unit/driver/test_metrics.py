@@ -16,9 +16,9 @@ from sparkcohort.runtime.shell.coordinator.totals import (
     REFUSED_REQUESTS,
     RebalanceTotals,
 )
-from sparkcohort.runtime.shell.observe.metric_specs import METRICS
-from sparkcohort.runtime.shell.observe.metric_values import values
-from sparkcohort.runtime.shell.observe.metrics import StatusCollector
+from sparkcohort.runtime.shell.driver.metric_specs import METRICS
+from sparkcohort.runtime.shell.driver.metric_values import values
+from sparkcohort.runtime.shell.driver.metrics import StatusCollector
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 from tests.kit.status import IN_FLIGHT, a_partition, a_status
 

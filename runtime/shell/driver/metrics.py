@@ -27,8 +27,8 @@ from prometheus_client.registry import Collector
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
-from sparkcohort.runtime.shell.observe.metric_specs import COHORT_UP, METRICS, MetricSpec
-from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
+from sparkcohort.runtime.shell.driver.metric_specs import COHORT_UP, METRICS, MetricSpec
+from sparkcohort.runtime.shell.driver.metric_values import MOST_PARTITIONS, Samples, Status, values
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
 from sparkcohort.runtime.shell.rpc.threads import Supervised

@@ -26,8 +26,8 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
-from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.driver import status
+from sparkcohort.runtime.shell.driver.metric_values import values
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 
