@@ -56,7 +56,7 @@ class CohortBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges of each task, the same for every action on this DataFrame.  Raises CohortError."""
         try:
-            from sparkcohort.runtime.shell.driver import delegation_tokens  # noqa: PLC0415  only here
+            from sparkcohort.runtime.shell.driver import spark_settings  # noqa: PLC0415  only here
             from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415
         except Exception as failed:
             raise CohortError(unusable_reason(failed)) from failed
@@ -65,7 +65,7 @@ class CohortBatchReader(DataSourceReader):
         source = self._options
         if has_own_provider(source.kafka):
             find_pyfiles()
-        for warning in (*source.warnings, *delegation_tokens.warnings()):
+        for warning in (*source.warnings, *spark_settings.token_warnings(spark_settings.of_application())):
             log.warning("%s", warning)
         for note in source.notes:
             log.info("%s", note)

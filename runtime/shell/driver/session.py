@@ -15,7 +15,7 @@ from sparkcohort.assignors import Assignor
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
-from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
+from sparkcohort.runtime.shell.driver import async_progress, spark_settings, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss
 from sparkcohort.runtime.shell.driver.fail_over import application_goes_on
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
@@ -65,7 +65,7 @@ class Session:
         log_to_stderr()
         jvm = stream_process.driver_jvm()
         ShutdownHook(self._ending, None if jvm is None else jvm.pid).start()
-        for warning in (*options.warnings, *delegation_tokens.warnings()):
+        for warning in (*options.warnings, *spark_settings.token_warnings(spark_settings.of_application())):
             log.warning("%s", warning)
         for note in options.notes:
             log.info("%s", note)

@@ -14,6 +14,7 @@ from typing import Final
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import properties_file
 from sparkcohort.runtime.shell.rpc.executor import NoExecutor, find_executor
+from sparkcohort.runtime.text import printable
 
 _LARGEST: Final = 1 << 20  # bytes of a command line or a file of settings
 
@@ -47,6 +48,17 @@ def of_command(command: Iterable[str], environment: Mapping[str, str]) -> dict[s
     for source in (*map(_read, files), arguments):
         settings |= source
     return settings
+
+
+def token_warnings(settings: Iterable[str]) -> list[str]:
+    """One sentence where an application's settings are for delegation tokens (``KafkaTokenSparkConf``), without their values."""
+    names = sorted(name for name in settings if name.startswith("spark.kafka.clusters."))
+    sentence = (
+        f"{printable(', '.join(names))}: no effect on format(cohort), since librdkafka logs in by no delegation token; give "
+        "this query a login of its own, by kafka.security.protocol with kafka.sasl.mechanism and kafka.sasl.jaas.config "
+        "(SCRAM, PLAIN, OAUTHBEARER) or a client certificate: docs/operate/logins.md"
+    )
+    return [sentence] if names else []
 
 
 def _defaults(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sparkcohort.runtime.shell.driver import delegation_tokens, spark_settings
+from sparkcohort.runtime.shell.driver import spark_settings
 
 SERVERS = "spark.kafka.clusters.main.auth.bootstrap.servers"
 LIST = "spark.sql.kafka.disallowedOptions"
@@ -14,7 +14,8 @@ PASSWORD = "spark.kafka.clusters.main.ssl.truststore.password"
 
 def names(command: Iterable[str], environment: Mapping[str, str]) -> list[str]:
     """Those of delegation tokens among the settings that are found."""
-    return delegation_tokens.names(spark_settings.of_command(command, environment))
+    warnings = spark_settings.token_warnings(spark_settings.of_command(command, environment))
+    return warnings[0].partition(":")[0].split(", ") if warnings else []
 
 
 def test_on_the_command_line() -> None:
