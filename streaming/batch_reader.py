@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -31,14 +31,14 @@ log = logging.getLogger("sparkcohort.batch")
 
 
 @dataclass(frozen=True)
-class RangesPartition(InputPartition):
-    """One input partition: the ranges of one task."""
+class RangePartition(InputPartition):
+    """One input partition: the range of one task, and its topic's id, as far as known."""
 
-    ranges: tuple[Range, ...]
-    ids: Mapping[str, str] = field(default_factory=dict)
+    part: Range
+    topic_id: str | None
 
     def __repr__(self) -> str:
-        return ", ".join(f"{each.topic}-{each.partition} [{each.start}, {each.end})" for each in self.ranges)
+        return f"{self.part.topic}-{self.part.partition} [{self.part.start}, {self.part.end})"
 
 
 class CohortBatchReader(DataSourceReader):
@@ -73,7 +73,7 @@ class CohortBatchReader(DataSourceReader):
         tasks = task_ranges(
             plan.ranges, min_partitions=source.min_partitions, max_records=source.max_records_per_partition
         )
-        return [RangesPartition((each,), _ids_of(each, plan.ids)) for each in tasks]
+        return [RangePartition(each, plan.ids.get(each.topic)) for each in tasks]
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """As ``RangesReader``, which executors have."""
@@ -91,18 +91,15 @@ class RangesReader:
         from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed  # noqa: PLC0415  only tasks
         from sparkcohort.streaming.session_zone import check_session  # noqa: PLC0415  likewise
 
-        if not isinstance(partition, RangesPartition):
+        if not isinstance(partition, RangePartition):
             return  # Spark's own, where there is nothing to read
         log_to_stderr()
         try:
             check_session(self._options)
             reading = DirectRead(self._options.on_executor(os.environ))
-            yield from packed(batch for _, batch in reading.batches(partition.ranges, partition.ids))
+            ids = {partition.part.topic: partition.topic_id} if partition.topic_id else {}
+            yield from packed(batch for _, batch in reading.batches((partition.part,), ids))
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
         finally:
             keep_imports()
-
-
-def _ids_of(part: Range, ids: Mapping[str, str]) -> dict[str, str]:
-    return {part.topic: ids[part.topic]} if part.topic in ids else {}

@@ -93,11 +93,6 @@ def _backwards(ranges: Sequence[tuple[TopicPartition, int, int]]) -> StartBehind
     )
 
 
-def new_partitions(start: Offsets, end: Offsets) -> frozenset[TopicPartition]:
-    """Partitions whose beginnings ``ranges_between`` needs."""
-    return frozenset(end) - frozenset(start)
-
-
 def hold_back(new_records: int, min_offsets: int | None, elapsed_ms: int | None, max_delay_ms: int) -> bool:
     """Whether to wait for more (minOffsetsPerTrigger, maxTriggerDelay), as Spark's Kafka source does.
 

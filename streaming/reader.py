@@ -190,7 +190,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._is_once or (bool(stops) and all(end.get(tp, -1) >= offset for tp, offset in stops.items()))
 
     def _ranges(self, session: Session, start: Offsets, end: Offsets, ids: Ids, ids_now: Ids) -> tuple[Range, ...]:
-        new = planner.new_partitions(start, end)
+        new = end.keys() - start.keys()  # their beginnings are asked for
         # A recreated topic: the rest of the old log can't be read, and the new log begins with the next batch.
         recreated = {topic for topic, topic_id in ids_now.items() if ids.get(topic, topic_id) != topic_id}
         if recreated:
