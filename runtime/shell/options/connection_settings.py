@@ -126,9 +126,9 @@ class Settings:
             client_id=str(value_of(texts, "client.id")),  # the name that a broker's quotas know librdkafka by
             family=_FAMILIES[str(value_of(texts, "broker.address.family")).lower()],
             keepalive=_flag(texts, "socket.keepalive.enable"),
-            receive_buffer=int(value_of(texts, "socket.receive.buffer.bytes")),
-            send_buffer=int(value_of(texts, "socket.send.buffer.bytes")),
-            setup_timeout_s=int(value_of(texts, "socket.connection.setup.timeout.ms")) / 1000,
+            receive_buffer=_number(texts, "socket.receive.buffer.bytes"),
+            send_buffer=_number(texts, "socket.send.buffer.bytes"),
+            setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms") / 1000,
             is_tls=protocol.endswith("ssl"),
             _conf=dict(conf),
         )
@@ -175,6 +175,13 @@ def _mechanism(texts: Mapping[str, str]) -> str:
 
 def _flag(texts: Mapping[str, str], name: str) -> bool:
     return str(value_of(texts, name)).lower() in _TRUE
+
+
+def _number(texts: Mapping[str, str], name: str) -> int:
+    try:
+        return int(value_of(texts, name))
+    except ValueError:  # librdkafka takes 1k, as 1
+        raise TransportError(f"option kafka.{name}={texts[name]}: give a whole number") from None
 
 
 # --- TLS ------------------------------------------------------------------------------------------

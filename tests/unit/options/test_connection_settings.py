@@ -146,6 +146,7 @@ def test_every_known_name_is_librdkafkas() -> None:
         ({"ssl.keystore.location": "{}/me.p12", "ssl.keystore.password": "hunter2"}, "kafka.ssl.keystore.location: no"),
         ({"ssl.keystore.location": "{}/ca.pem"}, "kafka.ssl.keystore.location: no PKCS12"),
         ({"ssl.keystore.location": "{}/none"}, "kafka.ssl.keystore.location: .*No such file"),
+        ({"socket.receive.buffer.bytes": "1k"}, "kafka.socket.receive.buffer.bytes=1k: give a whole number"),
     ],
 )
 def test_settings_that_can_not_be_used(conf: dict[str, str], words: str, pems: Path) -> None:
