@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.kafka import errors
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.connection_settings import ConnectionRefused, TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
+from sparkcohort.runtime.shell.options.topic_pattern import PatternError, finds
 from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.discovery")
@@ -148,7 +148,7 @@ class Discovery:
         if not self._subscription.pattern:
             return tp.topic in self._subscription.topics or tp in self._subscription.partitions
         try:
-            return topic_pattern(self._subscription.pattern).finds(tp.topic)
+            return finds(self._subscription.pattern, tp.topic)
         except PatternError:  # as ``_matching`` tells
             return True
 
@@ -210,10 +210,9 @@ class Discovery:
         return dict(self._ids)
 
     def _matching(self, metadata: Metadata) -> list[str]:
-        pattern = topic_pattern(self._subscription.pattern)
         legal = [name for name in metadata.topics if LEGAL.fullmatch(name) and name not in INTERNAL]
         try:
-            matching = [name for name in legal if pattern.finds(name)]
+            matching = [name for name in legal if finds(self._subscription.pattern, name)]
         except PatternError as error:
             raise OptionError(f"option subscribePattern={self._subscription.pattern}: {error}") from None
         if not matching and not self._matched_once:

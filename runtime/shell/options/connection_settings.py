@@ -110,7 +110,7 @@ class Settings:
     send_buffer: int
     setup_timeout_s: float
     is_tls: bool
-    _conf: Mapping[str, Any] = field(repr=False)
+    conf: Mapping[str, Any] = field(repr=False)  # all settings, also for token providers
 
     @classmethod
     def parse(cls, conf: Mapping[str, Any]) -> Self:
@@ -130,29 +130,24 @@ class Settings:
             send_buffer=_number(texts, "socket.send.buffer.bytes"),
             setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms") / 1000,
             is_tls=protocol.endswith("ssl"),
-            _conf=dict(conf),
+            conf=dict(conf),
         )
         settings.tls_context()  # a file that can't be used is an error now
         return settings
 
     @property
-    def conf(self) -> Mapping[str, Any]:
-        """All settings, for token providers."""
-        return self._conf
-
-    @property
     def credentials(self) -> tuple[str, str]:
         """User and password for the next connection."""
-        texts = _texts(self._conf) if self.mechanism else {}
+        texts = _texts(self.conf) if self.mechanism else {}
         return texts.get("sasl.username", ""), texts.get("sasl.password", "")
 
     def tls_context(self) -> ssl.SSLContext | None:
         """For the next connection; None without TLS.  Raises TransportError for files that can't be used (now)."""
-        return _tls(_texts(self._conf)) if self.is_tls else None
+        return _tls(_texts(self.conf)) if self.is_tls else None
 
     def redacted(self, text: str) -> str:
         """A text of a broker or library without the secrets of these settings."""
-        return redact_text(text, self._conf)
+        return redact_text(text, self.conf)
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from sparkcohort.runtime.shell.options.kafka_translate import fit_number, transl
 from sparkcohort.runtime.shell.options.offset_checks import check_batch, check_offsets
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
-from sparkcohort.runtime.shell.options.topic_pattern import PatternError, topic_pattern
+from sparkcohort.runtime.shell.options.topic_pattern import PatternError, compile_pattern, finds
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Values, json_object
 from sparkcohort.runtime.values.columns import kafka_row
@@ -179,7 +179,7 @@ def _check_topics(name: str, names: Collection[str], subscription: SourceSubscri
     topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
     for topic in sorted(names):
         try:
-            read = topic_pattern(subscription.pattern).finds(topic) if subscription.pattern else topic in topics
+            read = finds(subscription.pattern, topic) if subscription.pattern else topic in topics
         except PatternError as error:
             raise OptionError(f"option subscribePattern={subscription.pattern}: {error}") from None
         if not read:
@@ -214,7 +214,7 @@ def _subscription(texts: Mapping[str, str]) -> SourceSubscription:
     if not text:
         raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
     try:
-        topic_pattern(text)
+        compile_pattern(text)
     except PatternError as error:
         raise OptionError(
             f"option subscribePattern is no regular expression of Java's that can be used here: {error}"

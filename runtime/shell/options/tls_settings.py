@@ -18,7 +18,11 @@ TRUSTSTORE: Final = "ssl.truststore.location"
 TRUSTSTORE_PASSWORD: Final = "ssl.truststore.password"  # noqa: S105  a setting's name
 PEM_TEXTS: Final = ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")
 
-_STORE_KEYS: Final = ("type", "location", "password")
+_STORES: Final = {
+    "ssl.truststore": ("ssl.ca.location",),
+    "ssl.keystore": ("ssl.certificate.location", "ssl.key.location"),
+}
+"""Java's stores, and librdkafka's settings for one in PEM."""
 _MAGIC: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----(.*?)-----END \1-----", re.DOTALL)
@@ -29,9 +33,17 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 def stores(java: Mapping[str, str]) -> dict[str, str]:
     """librdkafka's settings for the files of ``ssl.truststore.*`` and ``ssl.keystore.*``.
 
-    A PKCS#12 trust store keeps Java's names.  Raises OptionError, which names a setting without an equivalent.
+    A PKCS#12 store keeps Java's names; a key store in PEM has certificate and key in one file.  Raises OptionError, which names
+    a setting without an equivalent.
     """
-    return _truststore(_store_options(java, "ssl.truststore")) | _keystore(_store_options(java, "ssl.keystore"))
+    settings: dict[str, str] = {}
+    for store, pem_names in _STORES.items():
+        location = java.get(f"{store}.location", "")
+        if location and _kind(store, location, java.get(f"{store}.type", "")) == "PEM":
+            settings |= dict.fromkeys(pem_names, location)
+        elif location:
+            settings |= {name: java[name] for name in (f"{store}.location", f"{store}.password") if java.get(name)}
+    return settings
 
 
 def pem(name: str, text: str) -> str:
@@ -61,46 +73,20 @@ def _block(name: str, kind: str, inside: str) -> str:
     return begin + "".join(f"{line}\n" for line in lines) + end
 
 
-def _store_options(java: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {key: java[f"{prefix}.{key}"] for key in _STORE_KEYS if java.get(f"{prefix}.{key}", "") != ""}
-
-
-def _truststore(store: Mapping[str, str]) -> dict[str, str]:
-    kind = _kind(store, "ssl.truststore", "kafka.ssl.truststore.type=PKCS12")
-    if kind == "PEM":
-        return {"ssl.ca.location": store["location"]}
-    if kind != "PKCS12":
-        return {}
-    return {TRUSTSTORE: store["location"]} | ({TRUSTSTORE_PASSWORD: store["password"]} if "password" in store else {})
-
-
-def _keystore(store: Mapping[str, str]) -> dict[str, str]:
-    """A key store in PKCS12, or PEM with certificate and key in one file."""
-    kind = _kind(store, "ssl.keystore", "kafka.ssl.keystore.type=PKCS12")
-    if kind == "PEM":
-        return {"ssl.certificate.location": store["location"], "ssl.key.location": store["location"]}
-    if kind != "PKCS12":
-        return {}
-    settings = {"ssl.keystore.location": store["location"]}
-    return settings | ({"ssl.keystore.password": store["password"]} if "password" in store else {})
-
-
-def _kind(store: Mapping[str, str], name: str, remedy: str) -> str:
-    """PEM, PKCS12, or "" (no file given).  Raises OptionError for Java's own formats.
+def _kind(store: str, location: str, stated: str) -> str:
+    """PEM or PKCS12.  Raises OptionError for Java's own formats.
 
     Java reads PKCS12 as JKS too (keystore.type.compat), and keytool writes it into files called .jks since Java 9.
     """
-    stated = store.get("type", "").upper().replace("#", "")
-    if "location" not in store:
-        return ""
-    location = store["location"]
-    kind = stated if stated in ("PEM", "PKCS12") else _by_content(location) or stated or _by_name(location)
+    kind = stated.upper().replace("#", "")
+    if kind not in ("PEM", "PKCS12"):
+        kind = _by_content(location) or kind or ("JKS" if location.lower().endswith(".jks") else "PKCS12")
     if kind in ("PEM", "PKCS12"):
         return kind
     raise OptionError(
-        f"option kafka.{name}.type={kind} is not supported: librdkafka reads no Java key stores; convert with "
+        f"option kafka.{store}.type={kind} is not supported: librdkafka reads no Java key stores; convert with "
         f"'keytool -importkeystore -srckeystore {location} -destkeystore store.p12 -deststoretype PKCS12', then set "
-        f"kafka.{name}.location=store.p12 and {remedy}"
+        f"kafka.{store}.location=store.p12 and kafka.{store}.type=PKCS12"
     )
 
 
@@ -114,7 +100,3 @@ def _by_content(location: str) -> str:
     if b"-----BEGIN " in first:
         return "PEM"
     return _MAGIC.get(first[:4], "PKCS12" if first[:1] == b"\x30" else "")
-
-
-def _by_name(location: str) -> str:
-    return "JKS" if location.lower().endswith(".jks") else "PKCS12"

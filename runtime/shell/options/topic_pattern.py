@@ -3,7 +3,7 @@ r"""``subscribePattern``: the topics that a Java regular expression finds, withi
 A topic's name has ASCII letters and digits, and ``._-`` (Kafka: ``Topic.LEGAL_CHARS``).  For such names most of Java's syntax
 means the same to the package ``regex``; the rest is refused by name.  Source: ``java.util.regex.Pattern`` of Java 17.
 
->>> TopicPattern(r"^\Qeu.\E[a-c&&[^b]]$").finds("eu.a"), TopicPattern("^eu.").finds("us.eu.a")
+>>> finds(r"^\Qeu.\E[a-c&&[^b]]$", "eu.a"), finds("^eu.", "us.eu.a")
 (True, False)
 """
 
@@ -37,27 +37,26 @@ class PatternError(ValueError):
     """An expression that Java refuses, too, or that ``regex`` may read differently; the message has the place."""
 
 
-class TopicPattern:
-    """A Java regular expression for names of topics."""
+def finds(text: str, name: str) -> bool:
+    """Whether an expression has a match anywhere in a topic's name (``Matcher.find``).  Raises PatternError."""
+    try:
+        return compile_pattern(text).search(name, timeout=LONGEST_S) is not None
+    except TimeoutError:  # nested repetition: the time doubles with each character of the name
+        raise PatternError(
+            f"it is not done with the topic {name} after {LONGEST_S:g} s: repeat no group that repeats something itself, or "
+            "write the group (?>…)"
+        ) from None
 
-    def __init__(self, text: str) -> None:
-        """Raises PatternError."""
-        try:
-            self._pattern = regex.compile(_checked(text), regex.VERSION1)
-        except (regex.error, OverflowError) as error:  # a count beyond all bounds
-            raise PatternError(f"it can't be used here: {error}") from None
-        except RecursionError:
-            raise PatternError("it is nested too deeply") from None
 
-    def finds(self, name: str) -> bool:
-        """Whether the name has a match anywhere (``Matcher.find``).  Raises PatternError."""
-        try:
-            return self._pattern.search(name, timeout=LONGEST_S) is not None
-        except TimeoutError:  # nested repetition: the time doubles with each character of the name
-            raise PatternError(
-                f"it is not done with the topic {name} after {LONGEST_S:g} s: repeat no group that repeats something itself, or "
-                "write the group (?>…)"
-            ) from None
+@cache
+def compile_pattern(text: str) -> regex.Pattern[str]:
+    """A Java regular expression for names of topics.  Raises PatternError."""
+    try:
+        return regex.compile(_checked(text), regex.VERSION1)
+    except (regex.error, OverflowError) as error:  # a count beyond all bounds
+        raise PatternError(f"it can't be used here: {error}") from None
+    except RecursionError:
+        raise PatternError("it is nested too deeply") from None
 
 
 def _checked(text: str) -> str:
@@ -76,9 +75,3 @@ def _checked(text: str) -> str:
         pieces.append(r"\Z" if token["end"] else token[0])
         position = token.end()
     return "".join(pieces)
-
-
-@cache
-def topic_pattern(text: str) -> TopicPattern:
-    """The cached expression of a text.  Raises PatternError."""
-    return TopicPattern(text)
