@@ -63,76 +63,66 @@ def share(
     >>> share({a: 5, b: 5, c: 5}, Limits(2), turns={a: 8, b: 7}) == {a: 0, b: 1, c: 1}
     True
     """
+    sizes = sizes or Sizes()
     amounts = {tp: amount for tp, amount in sorted(backlog.items()) if amount > 0}
-    budget = _BatchBudget(limits, sizes or Sizes(), amounts)
     if limits.nbytes is not None:
-        amounts = {tp: min(amount, budget.credible(tp)) for tp, amount in amounts.items()}
-    shares = dict.fromkeys(backlog, 0)
-    if budget.enough_for(amounts):
+        least = max(limits.nbytes // UNREAD_BYTES, 1)
+        amounts = {tp: min(amount, max(GROWTH * sizes.total(tp), least)) for tp, amount in amounts.items()}
+    shares, budget = dict.fromkeys(backlog, 0), _budget(limits, sizes, amounts)
+    if _allows(budget, amounts):
         return shares | amounts
     order: Collection[TopicPartition] = amounts
-    if not budget.enough_for(dict.fromkeys(amounts, 1)):
+    if not _allows(budget, dict.fromkeys(amounts, 1)):
         last = turns or {}
         order = sorted(amounts, key=lambda tp: (last.get(tp, -1), tp))
-    first = budget.one_each(order)
-    more = budget.divide({tp: amount - 1 for tp, amount in amounts.items() if tp in first})
+    served = _one_each(budget, order)
+    more = {tp: amount - 1 for tp, amount in amounts.items() if tp in served}
+    for limit in budget:
+        part = {tp: more[tp] for tp in limit.costs if tp in more}
+        more |= by_backlog(part, max(limit.remaining, 0), limit.costs)
     return shares | {tp: 1 + amount for tp, amount in more.items()}
 
 
-class _BatchBudget:
-    """What remains of a batch's limits while records are handed out."""
+@dataclass(slots=True)
+class _Limit:
+    """What remains of one limit while records are handed out."""
 
-    def __init__(self, limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]) -> None:
-        self._offsets, self._nbytes, self._topics = limits.offsets, limits.nbytes, dict(limits.topics)
-        self._sizes, self._most = sizes, limits.nbytes or 0
-        self._costs = {} if limits.nbytes is None else {tp: max(_mean(sizes, tp), 1) for tp in partitions}
+    remaining: int
+    costs: Amounts  # of one offset, for each partition that the limit is about
+    is_soft: bool = False  # the first record is handed out whatever its size
 
-    def credible(self, tp: TopicPartition) -> int:
-        """How many offsets of a partition may be read on the strength of its sizes so far."""
-        return max(GROWTH * self._sizes.total(tp), self._most // UNREAD_BYTES, 1)
 
-    def enough_for(self, amounts: Amounts) -> bool:
-        """Whether the limits allow all of these amounts."""
-        by_topic: dict[str, int] = {}
-        for tp, amount in amounts.items():
-            by_topic[tp.topic] = by_topic.get(tp.topic, 0) + amount
-        return (
-            (self._offsets is None or sum(by_topic.values()) <= self._offsets)
-            and all(by_topic.get(topic, 0) <= most for topic, most in self._topics.items())
-            and (self._nbytes is None or sum(self._costs[tp] * n for tp, n in amounts.items()) <= self._nbytes)
-        )
+def _budget(limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]) -> list[_Limit]:
+    """The limits of a batch, in the order in which they divide it: topics, offsets, bytes."""
+    topics: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in limits.topics}
+    for tp in partitions:
+        if tp.topic in topics:
+            topics[tp.topic][tp] = 1
+    budget = [_Limit(limits.topics[topic], costs) for topic, costs in topics.items()]
+    if limits.offsets is not None:
+        budget.append(_Limit(limits.offsets, dict.fromkeys(partitions, 1)))
+    if limits.nbytes is not None:
+        budget.append(_Limit(limits.nbytes, {tp: max(_mean(sizes, tp), 1) for tp in partitions}, is_soft=True))
+    return budget
 
-    def one_each(self, order: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Hand out one record each, in this order, until one doesn't fit.  The first record is handed out whatever its size."""
-        served: set[TopicPartition] = set()
-        for tp in order:
-            if self._topics.get(tp.topic) == 0:
-                continue
-            if self._offsets == 0 or (served and self._nbytes is not None and self._costs[tp] > self._nbytes):
-                break
+
+def _allows(budget: Iterable[_Limit], amounts: Amounts) -> bool:
+    return all(
+        sum(cost * amounts[tp] for tp, cost in limit.costs.items() if tp in amounts) <= limit.remaining
+        for limit in budget
+    )
+
+
+def _one_each(budget: Iterable[_Limit], order: Collection[TopicPartition]) -> set[TopicPartition]:
+    """Hand out one record each, in this order, wherever the limits allow it."""
+    served: set[TopicPartition] = set()
+    for tp in order:
+        limits = [limit for limit in budget if tp in limit.costs]
+        if all(limit.costs[tp] <= limit.remaining or (limit.is_soft and not served) for limit in limits):
             served.add(tp)
-            if tp.topic in self._topics:
-                self._topics[tp.topic] -= 1
-            if self._offsets is not None:
-                self._offsets -= 1
-            if self._nbytes is not None:
-                self._nbytes -= self._costs[tp]
-        return served
-
-    def divide(self, backlog: Amounts) -> Amounts:
-        """The share of each partition in what remains."""
-        limited: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in self._topics}
-        for tp, amount in backlog.items():
-            if tp.topic in limited:
-                limited[tp.topic][tp] = amount
-        backlog = dict(backlog)
-        for topic, members in limited.items():
-            backlog.update(by_backlog(members, self._topics[topic]))
-        if self._offsets is not None:
-            backlog = by_backlog(backlog, self._offsets)
-        if self._nbytes is not None:
-            backlog = by_backlog(backlog, max(self._nbytes, 0), self._costs)
-        return backlog
+            for limit in limits:
+                limit.remaining -= limit.costs[tp]
+    return served
 
 
 def _mean(sizes: Sizes, tp: TopicPartition) -> int:
