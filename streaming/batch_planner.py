@@ -24,7 +24,7 @@ def task_ranges(
     """
     whole = sorted(each for each in ranges if each.start < each.end)
     if max_records is not None:
-        whole = [part for each in whole for part in _parts(each, -(-_size(each) // max_records))]
+        whole = [part for each in whole for part in _parts(each, -(-each.size // max_records))]
     if min_partitions is None or len(whole) >= min_partitions:
         return tuple(whole)
     return tuple(
@@ -34,12 +34,12 @@ def task_ranges(
 
 def _counts(ranges: Sequence[Range], parts: int) -> list[int]:
     """The number of parts of each range.  As in Spark, ranges that stay whole don't count for the proportions of the others."""
-    total = sum(map(_size, ranges))
-    small = [_rounded(_size(each), total, parts) <= 1 for each in ranges]
-    large_total = total - sum(_size(each) for each, whole in zip(ranges, small, strict=True) if whole)
+    total = sum(each.size for each in ranges)
+    small = [_rounded(each.size, total, parts) <= 1 for each in ranges]
+    large_total = total - sum(each.size for each, whole in zip(ranges, small, strict=True) if whole)
     for_large = max(parts - sum(small), 1)
     return [
-        1 if whole else max(_rounded(_size(each), large_total, for_large), 1)
+        1 if whole else max(_rounded(each.size, large_total, for_large), 1)
         for each, whole in zip(ranges, small, strict=True)
     ]
 
@@ -50,10 +50,6 @@ def _rounded(size: int, total: int, parts: int) -> int:
 
 
 def _parts(whole: Range, count: int) -> list[Range]:
-    size, count = _size(whole), min(count, _size(whole))
-    cuts = [whole.start + size * number // count for number in range(count + 1)]
+    count = min(count, whole.size)
+    cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
     return [whole._replace(start=first, end=end) for first, end in pairwise(cuts)]
-
-
-def _size(part: Range) -> int:
-    return part.end - part.start

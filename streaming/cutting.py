@@ -30,32 +30,31 @@ def cut_ranges(
     ([Range(topic='t', partition=0, start=0, end=55)], [Range(topic='t', partition=0, start=0, end=100)])
     """
     line = _RangeLine(ranges, costs or [1] * len(ranges))
-    parts = parts[: line.records]
+    parts = parts[: count_records(ranges)]
     if not parts:
         return []
-    pieces = line.pieces(line.near(parts, shortest))
+    pieces = line.cut(parts, shortest)
     if len(pieces) < least or _too_long(pieces, longest):
-        pieces = line.pieces(line.exact(parts))
+        pieces = line.cut(parts)
     if len(pieces) < least:  # one offset may cost more than a whole piece: cut by number, not by cost
-        by_number = _RangeLine(ranges, [1] * len(ranges))
-        pieces = by_number.pieces(by_number.exact([1] * len(parts)))
+        pieces = _RangeLine(ranges, [1] * len(ranges)).cut([1] * len(parts))
     return [part for piece in pieces for part in _limit_length(piece, longest)]
 
 
-def _records(ranges: Sequence[Range]) -> int:
-    return sum(r.end - r.start for r in ranges)
+def count_records(ranges: Sequence[Range]) -> int:
+    """The number of offsets, which counts as that of records."""
+    return sum(r.size for r in ranges)
 
 
 def _too_long(pieces: Sequence[Sequence[Range]], longest: int | None) -> bool:
-    return longest is not None and any(_records(piece) > longest for piece in pieces)
+    return longest is not None and any(count_records(piece) > longest for piece in pieces)
 
 
 def _limit_length(piece: list[Range], longest: int | None) -> list[list[Range]]:
     """The piece, or parts of it of at most ``longest`` offsets."""
-    if longest is None or _records(piece) <= longest:
+    if longest is None or count_records(piece) <= longest:
         return [piece]
-    line = _RangeLine(piece, [1] * len(piece))
-    return line.pieces(line.exact([1] * -(-line.records // longest)))
+    return _RangeLine(piece, [1] * len(piece)).cut([1] * -(-count_records(piece) // longest))
 
 
 class _RangeLine:
@@ -63,30 +62,22 @@ class _RangeLine:
 
     def __init__(self, ranges: Sequence[Range], costs: Sequence[int]) -> None:
         self._ranges, self._costs = ranges, costs
-        self.records = _records(ranges)
-        steps = ((r.end - r.start) * cost for r, cost in zip(ranges, costs, strict=True))
+        steps = (r.size * cost for r, cost in zip(ranges, costs, strict=True))
         self._edges = list(accumulate(steps, initial=0))
 
-    def exact(self, parts: Sequence[int]) -> list[int]:
-        """The ideal places of the cuts, each at the nearest offset; both ends included."""
-        return self._cuts(parts, 0)
-
-    def near(self, parts: Sequence[int], shortest: int) -> list[int]:
-        """The nearest places that split no range, or leave ``shortest`` on both sides; both ends included."""
-        return self._cuts(parts, shortest)
+    def cut(self, parts: Sequence[int], shortest: int = 0) -> list[list[Range]]:
+        """Pieces, cut at the ideal places, or where no range is split or ``shortest`` stays on both sides; none is empty."""
+        return self._pieces(self._cuts(parts, shortest))
 
     def _cuts(self, parts: Sequence[int], shortest: int) -> list[int]:
+        """The places of the cuts, each at the nearest offset; both ends included."""
         edges, whole = self._edges, sum(parts)
         cuts, index = [0], 0
         for part in accumulate(parts[:-1]):
             ideal = edges[-1] * part // whole
             while edges[index + 1] <= ideal:
                 index += 1
-            low, right, cost = (
-                edges[index],
-                edges[index + 1],
-                self._costs[index],
-            )  # the range that the ideal place is in
+            low, right, cost = edges[index], edges[index + 1], self._costs[index]  # of the range of the ideal place
             base = max(low, cuts[-1])
             lowest, highest = base + shortest, right - shortest
             inside = [min(max(ideal, lowest), highest)] if lowest <= highest else []
@@ -94,8 +85,7 @@ class _RangeLine:
             cuts.append(low + (place - low + cost // 2) // cost * cost)
         return sorted({*cuts, edges[-1]})
 
-    def pieces(self, cuts: Sequence[int]) -> list[list[Range]]:
-        """The ranges between each two cuts."""
+    def _pieces(self, cuts: Sequence[int]) -> list[list[Range]]:
         pieces: list[list[Range]] = []
         index = 0
         for first, last in pairwise(cuts):

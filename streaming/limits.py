@@ -102,7 +102,9 @@ def _budget(limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]
     if limits.offsets is not None:
         budget.append(_Limit(limits.offsets, dict.fromkeys(partitions, 1)))
     if limits.nbytes is not None:
-        budget.append(_Limit(limits.nbytes, {tp: max(_mean(sizes, tp), 1) for tp in partitions}, is_soft=True))
+        means = {tp: sizes.mean(tp) for tp in partitions}
+        costs = {tp: UNREAD_BYTES if mean is None else max(mean, 1) for tp, mean in means.items()}
+        budget.append(_Limit(limits.nbytes, costs, is_soft=True))
     return budget
 
 
@@ -123,11 +125,6 @@ def _one_each(budget: Iterable[_Limit], order: Collection[TopicPartition]) -> se
             for limit in limits:
                 limit.remaining -= limit.costs[tp]
     return served
-
-
-def _mean(sizes: Sizes, tp: TopicPartition) -> int:
-    mean = sizes.mean(tp)
-    return UNREAD_BYTES if mean is None else mean
 
 
 def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.streaming.cutting import cut_ranges
+from sparkcohort.streaming.cutting import count_records, cut_ranges
 from sparkcohort.streaming.limits import UNLIMITED, Limits, share
 from sparkcohort.streaming.source_offsets import Offsets
 
@@ -127,7 +127,7 @@ def make_slots(
     whole = [r for r in sorted(ranges) if r.end > r.start]
     costs = (sizes or Sizes()).weights(r[:2] for r in whole)
     own, pool = _by_owner(whole, owners, cores)
-    records, loads = _records(whole), {member: _cost(group, costs) for member, group in own.items()}
+    records, loads = count_records(whole), {member: _cost(group, costs) for member, group in own.items()}
     total = _cost(pool, costs) + sum(loads.values())
     pool = sorted(pool + _relieve(own, loads, total, cores, costs))
     groups: dict[str | None, list[Range]] = dict(own) | {None: pool}
@@ -137,7 +137,7 @@ def make_slots(
     parts[None] = _filling(busy, len(pool), _cost(pool, costs)) if cores else without_members
     slots: list[Slot] = []
     for member, group in groups.items():
-        least = _demanded(_records(group), records, min_partitions, max_records)
+        least = _demanded(count_records(group), records, min_partitions, max_records)
         pieces = cut_ranges(
             group,
             parts[member] if len(parts[member]) >= least else [1] * least,
@@ -150,12 +150,8 @@ def make_slots(
     return tuple(slots) + ((Slot(None),) if probe else ())
 
 
-def _records(ranges: Sequence[Range]) -> int:
-    return sum(r.end - r.start for r in ranges)
-
-
 def _cost(ranges: Sequence[Range], costs: Costs) -> int:
-    return sum((r.end - r.start) * costs[r[:2]] for r in ranges)
+    return sum(r.size * costs[r[:2]] for r in ranges)
 
 
 def _by_owner(
@@ -186,8 +182,8 @@ def _relieve(
         cost, fair = loads[member], _fair(member, total, cores)
         if cost - fair >= SPLIT_COST and cost > _OVERLOAD * fair:
             own[member] = []
-            for r in sorted(ranges, key=lambda r: ((r.end - r.start) * costs[r[:2]], r)):
-                count = _offsets_to_keep(r.end - r.start, fair, costs[r[:2]])
+            for r in sorted(ranges, key=lambda r: (r.size * costs[r[:2]], r)):
+                count = _offsets_to_keep(r.size, fair, costs[r[:2]])
                 fair -= count * costs[r[:2]]
                 own[member] += [r._replace(end=r.start + count)] if count else []
                 pieces += [r._replace(start=r.start + count)] if r.start + count < r.end else []

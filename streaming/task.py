@@ -129,7 +129,9 @@ class _SlotClient:
         if no_agent := self._no_agent_reason or _no_agent_reasons.get(self._address, ""):
             reason, host = printable(no_agent, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
             claim = structs.replace(claim, no_agent_reason=reason, host=host)
-        claimed = calls.decode(self._call(claim), calls.ClaimReply)
+        # The task needs an answer: the claim is repeated for a session timeout.
+        wait_s = self.options.session_timeout_ms / 1000
+        claimed = calls.decode(self._answer("Claim", calls.encode(claim), CALL_TIMEOUT_S, wait_s), calls.ClaimReply)
         self._agent_missing &= not (claimed.last or claimed.error)
         return _accepted(claimed)
 
@@ -202,11 +204,6 @@ class _SlotClient:
 
     def _host(self) -> str:
         return self._run.host or _driver_host()
-
-    def _call(self, call: calls.Call) -> bytes:
-        """A call that the task needs an answer to: it is repeated for a session timeout."""
-        wait_s = self.options.session_timeout_ms / 1000
-        return self._answer(type(call).__name__, calls.encode(call), CALL_TIMEOUT_S, wait_s)
 
     def _answer(self, action: str, body: bytes, timeout_s: float, wait_s: float = 0.0) -> bytes:
         """One call over the task's own connection, repeated for ``wait_s`` without an answer; it must be idempotent.

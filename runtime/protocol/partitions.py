@@ -20,7 +20,7 @@ class TopicPartition(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Offsets ``[start, end)`` of one partition.  ``end - start`` bounds the rows, it does not count them."""
+    """Offsets ``[start, end)`` of one partition."""
 
     topic: String
     partition: Int64
@@ -31,6 +31,11 @@ class Range(NamedTuple):
     def tp(self) -> TopicPartition:
         """The partition the range belongs to."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """The number of offsets: it bounds the rows, it does not count them."""
+        return self.end - self.start
 
 
 def names_of(partitions: Iterable[TopicPartition], limit: int = 10) -> str:

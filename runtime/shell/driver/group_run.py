@@ -115,9 +115,13 @@ class GroupRun:
         self._open_port()
         options = self._options
         if options.metrics_port is not None:
-            from sparkcohort.runtime.shell.driver.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
+            from sparkcohort.runtime.shell.driver.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
 
-            open_endpoint(options, options.metrics_port, self.status, ending)
+            metrics = MetricsEndpoint(
+                options.metrics_address, options.metrics_port, self.status, options.metrics_partitions
+            )
+            ending.add(Order.PORTS, metrics.close)
+            metrics.start()
         ending.open(
             Order.SECRETS,
             lambda: connection_file.write(options.group_id, options.group_instance_id, self.endpoint),

@@ -29,8 +29,6 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.shell.driver.metric_specs import COHORT_UP, METRICS, MetricSpec
 from sparkcohort.runtime.shell.driver.metric_values import MOST_PARTITIONS, Samples, Status, values
-from sparkcohort.runtime.shell.options.source_options import SourceOptions
-from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.metrics")
@@ -133,13 +131,6 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
         """A client hung up: log no traceback."""
         log.debug("a scrape from %s broke off", client_address)
-
-
-def open_endpoint(options: SourceOptions, port: int, status: Callable[[], Status], ending: Ending) -> None:
-    """Serve a run's metrics as the options say, until its end.  Raises OptionError as ``MetricsEndpoint.start``."""
-    served = MetricsEndpoint(options.metrics_address, port, status, options.metrics_partitions)
-    ending.add(Order.PORTS, served.close)
-    served.start()
 
 
 class MetricsEndpoint:
