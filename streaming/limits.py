@@ -79,51 +79,50 @@ def share(
     more = {tp: amount - 1 for tp, amount in amounts.items() if tp in served}
     for limit in budget:
         part = {tp: more[tp] for tp in limit.costs if tp in more}
-        more |= by_backlog(part, max(limit.remaining, 0), limit.costs)
+        more |= by_backlog(part, max(limit.amount, 0), limit.costs)
     return shares | {tp: 1 + amount for tp, amount in more.items()}
 
 
 @dataclass(slots=True)
-class _Limit:
-    """What remains of one limit while records are handed out."""
+class _Remainder:
+    """What one limit still allows while records are handed out."""
 
-    remaining: int
+    amount: int
     costs: Amounts  # of one offset, for each partition that the limit is about
     is_soft: bool = False  # the first record is handed out whatever its size
 
 
-def _budget(limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]) -> list[_Limit]:
+def _budget(limits: Limits, sizes: Sizes, partitions: Collection[TopicPartition]) -> list[_Remainder]:
     """The limits of a batch, in the order in which they divide it: topics, offsets, bytes."""
     topics: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in limits.topics}
     for tp in partitions:
         if tp.topic in topics:
             topics[tp.topic][tp] = 1
-    budget = [_Limit(limits.topics[topic], costs) for topic, costs in topics.items()]
+    budget = [_Remainder(limits.topics[topic], costs) for topic, costs in topics.items()]
     if limits.offsets is not None:
-        budget.append(_Limit(limits.offsets, dict.fromkeys(partitions, 1)))
+        budget.append(_Remainder(limits.offsets, dict.fromkeys(partitions, 1)))
     if limits.nbytes is not None:
         means = {tp: sizes.mean(tp) for tp in partitions}
         costs = {tp: UNREAD_BYTES if mean is None else max(mean, 1) for tp, mean in means.items()}
-        budget.append(_Limit(limits.nbytes, costs, is_soft=True))
+        budget.append(_Remainder(limits.nbytes, costs, is_soft=True))
     return budget
 
 
-def _allows(budget: Iterable[_Limit], amounts: Amounts) -> bool:
+def _allows(budget: Iterable[_Remainder], amounts: Amounts) -> bool:
     return all(
-        sum(cost * amounts[tp] for tp, cost in limit.costs.items() if tp in amounts) <= limit.remaining
-        for limit in budget
+        sum(cost * amounts[tp] for tp, cost in limit.costs.items() if tp in amounts) <= limit.amount for limit in budget
     )
 
 
-def _one_each(budget: Iterable[_Limit], order: Collection[TopicPartition]) -> set[TopicPartition]:
+def _one_each(budget: Iterable[_Remainder], order: Collection[TopicPartition]) -> set[TopicPartition]:
     """Hand out one record each, in this order, wherever the limits allow it."""
     served: set[TopicPartition] = set()
     for tp in order:
         limits = [limit for limit in budget if tp in limit.costs]
-        if all(limit.costs[tp] <= limit.remaining or (limit.is_soft and not served) for limit in limits):
+        if all(limit.costs[tp] <= limit.amount or (limit.is_soft and not served) for limit in limits):
             served.add(tp)
             for limit in limits:
-                limit.remaining -= limit.costs[tp]
+                limit.amount -= limit.costs[tp]
     return served
 
 

@@ -18,7 +18,8 @@ from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
-from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN, column
+from sparkcohort.runtime.shell.options.client_defaults import DRIVER, DRIVER_CONSUMERS, DRIVER_FORCED
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
@@ -34,11 +35,6 @@ __all__ = [
     "topics_with",
 ]
 
-# The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
-_DEFAULTS = column(lambda row: row.driver)
-_CONSUMERS = _DEFAULTS | column(lambda row: row.driver_consumer)
-_FORCED = column(lambda row: row.driver_forced)
-
 CONNECT_S = 0.3
 """Patience of ``connect``: a broker that is farther away is waited for by the request that comes after it."""
 Errors = Callable[[KafkaError], None]
@@ -50,7 +46,7 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     ``conf`` is librdkafka's (``SourceOptions.kafka``) and wins over our defaults; ``more`` wins over both, and what the table forces over all.
     Raises CohortError.
     """
-    settings: dict[str, Any] = {"group.id": "cohort", **_CONSUMERS, **conf, **more, **_FORCED}
+    settings: dict[str, Any] = {"group.id": "cohort", **DRIVER_CONSUMERS, **conf, **more, **DRIVER_FORCED}
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
@@ -64,7 +60,7 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
 def new_admin(conf: Mapping[str, str]) -> AdminClient:
     """An administrator with the same settings, less those of consumers.  Raises KafkaException."""
     settings = {
-        **_DEFAULTS,
+        **DRIVER,
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     try:

@@ -1,16 +1,14 @@
 """The one table of Kafka's settings: ``kafka.*`` options and settings of librdkafka.
 
-One row per name; no other module has a list of names.  A name without a row passes: librdkafka judges it (``kafka_check``).
+One row per name; beside it only ``client_defaults`` has names.  A name without a row passes: librdkafka judges it (``kafka_check``).
 Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
-
-Value: TypeAlias = str | int | bool
+from typing import Any, Final, NamedTuple
 
 
 class Fate(Enum):
@@ -54,13 +52,6 @@ class KafkaSetting(NamedTuple):
     default: str | None = None  # librdkafka's, where our client uses it
     alias_of: str = ""  # librdkafka's other name of the same, by which our defaults go
     consumers_only: bool = False  # an administrator's client would warn of it
-    driver: Value | None = None  # the default of every client of the driver
-    driver_consumer: Value | None = None  # the default of its consumers
-    driver_forced: Value | None = None  # in its consumers, also against the user's value
-    reading: Value | None = None  # the default of the clients that read records
-    reading_unhurried: Value | None = None  # their default where no task waits for the next record
-    reading_forced: Value | None = None  # reads of ranges depend on it, so no option changes it
-    probing: Value | None = None  # of the check whether a leader answers a fetch
 
 
 REFUSED, NO_EFFECT, DROPPED = Fate.REFUSED, Fate.NO_EFFECT, Fate.DROPPED
@@ -140,14 +131,14 @@ _IDLE: Final = {
     ),
 }  # fmt: skip
 _ROWS: Final = (
-    KafkaSetting("allow.auto.create.topics", our_client=INDIFFERENT, driver_forced="false", reading_forced=False),
+    KafkaSetting("allow.auto.create.topics", our_client=INDIFFERENT),
     KafkaSetting("api.version.request", our_client=HONOURED, our_values=("true", "t", "1")),
     KafkaSetting("auto.commit.enable", REFUSED, reason=_COMMITS),
     KafkaSetting("auto.commit.interval.ms", NO_EFFECT, reason=_COMMITS, our_client=INDIFFERENT),
-    KafkaSetting("auto.offset.reset", REFUSED, reason=_STARTS, our_client=INDIFFERENT, reading_forced="error"),
+    KafkaSetting("auto.offset.reset", REFUSED, reason=_STARTS, our_client=INDIFFERENT),
     KafkaSetting("bootstrap.servers", OPTION, our_client=HONOURED),
     KafkaSetting("broker.address.family", our_client=HONOURED, default="any"),
-    KafkaSetting("check.crcs", our_client=INDIFFERENT, consumers_only=True, reading_forced=True),
+    KafkaSetting("check.crcs", our_client=INDIFFERENT, consumers_only=True),
     KafkaSetting("client.dns.lookup", our_client=HONOURED, our_values=("use_all_dns_ips",)),
     KafkaSetting("client.id", our_client=HONOURED, default="rdkafka"),
     KafkaSetting("client.rack", ALIAS, our_client=HONOURED, default=""),
@@ -155,55 +146,20 @@ _ROWS: Final = (
     KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
     KafkaSetting("default.api.timeout.ms", OPTION),
     KafkaSetting("default_topic_conf", REFUSED, reason=_SET_BY_SOURCE),
-    KafkaSetting(
-        "enable.auto.commit",
-        REFUSED,
-        reason=_COMMITS,
-        our_client=INDIFFERENT,
-        driver_forced="false",
-        reading_forced=False,
-    ),
-    KafkaSetting(
-        "enable.auto.offset.store",
-        REFUSED,
-        reason=_COMMITS,
-        our_client=INDIFFERENT,
-        driver_forced="false",
-        reading_forced=False,
-    ),
-    KafkaSetting("enable.partition.eof", REFUSED, reason=_SET_BY_SOURCE, our_client=INDIFFERENT, reading_forced=True),
+    KafkaSetting("enable.auto.commit", REFUSED, reason=_COMMITS, our_client=INDIFFERENT),
+    KafkaSetting("enable.auto.offset.store", REFUSED, reason=_COMMITS, our_client=INDIFFERENT),
+    KafkaSetting("enable.partition.eof", REFUSED, reason=_SET_BY_SOURCE, our_client=INDIFFERENT),
     KafkaSetting("enable.ssl.certificate.verification", our_client=HONOURED, default="true"),
     KafkaSetting("exclude.internal.topics", NO_EFFECT, reason="internal topics are read only when named"),
-    KafkaSetting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True, reading=100),
-    KafkaSetting(
-        "fetch.max.bytes",
-        our_client=HONOURED,
-        consumers_only=True,
-        reading=4 << 20,
-        probing=4 << 20,
-        least=0,
-        most=_INT - 512,
-    ),
+    KafkaSetting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True),
+    KafkaSetting("fetch.max.bytes", our_client=HONOURED, consumers_only=True, least=0, most=_INT - 512),
     KafkaSetting("fetch.max.wait.ms", RENAMED, becomes=("fetch.wait.max.ms",), least=0, most=300_000),
     KafkaSetting(
         "fetch.message.max.bytes", our_client=HONOURED, alias_of="max.partition.fetch.bytes", consumers_only=True
     ),
-    KafkaSetting(
-        "fetch.min.bytes",
-        our_client=HONOURED,
-        default="1",
-        consumers_only=True,
-        reading_unhurried=64 << 10,
-        least=1,
-        most=100_000_000,
-    ),
-    KafkaSetting(
-        "fetch.queue.backoff.ms",
-        our_client=INDIFFERENT,
-        consumers_only=True,
-        reading=2,  # librdkafka's default stalls a fast reader for a second
-    ),
-    KafkaSetting("fetch.wait.max.ms", our_client=HONOURED, consumers_only=True, reading=20, reading_unhurried=40),
+    KafkaSetting("fetch.min.bytes", our_client=HONOURED, default="1", consumers_only=True, least=1, most=100000000),
+    KafkaSetting("fetch.queue.backoff.ms", our_client=INDIFFERENT, consumers_only=True),
+    KafkaSetting("fetch.wait.max.ms", our_client=HONOURED, consumers_only=True),
     KafkaSetting("group.id", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("group.instance.id", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("group.protocol", REFUSED, reason=_CLASSIC, our_client=INDIFFERENT, harmless=("classic",)),
@@ -220,55 +176,31 @@ _ROWS: Final = (
     KafkaSetting(
         "internal.throw.on.fetch.stable.offset.unsupported", NO_EFFECT, reason="it is about commits of Kafka Streams"
     ),
-    KafkaSetting(
-        "isolation.level",
-        our_client=HONOURED,
-        consumers_only=True,
-        reading="read_uncommitted",  # librdkafka's own default is read_committed, Spark's is Kafka's
-    ),
+    KafkaSetting("isolation.level", our_client=HONOURED, consumers_only=True),
     KafkaSetting("key.deserializer", REFUSED, reason=_BYTES),
     KafkaSetting("key.serializer", REFUSED, reason=_BYTES),
-    KafkaSetting("log.connection.close", our_client=INDIFFERENT, driver="false", reading=False),
+    KafkaSetting("log.connection.close", our_client=INDIFFERENT),
     KafkaSetting("log.queue", REFUSED, reason=_SET_BY_SOURCE, our_client=INDIFFERENT),
     KafkaSetting("log_cb", REFUSED, reason=_SET_BY_SOURCE),
-    KafkaSetting(
-        "max.partition.fetch.bytes",
-        our_client=HONOURED,
-        consumers_only=True,
-        reading=1 << 20,
-        probing=256 << 10,
-        least=1,
-        most=1_000_000_000,
-    ),
+    KafkaSetting("max.partition.fetch.bytes", our_client=HONOURED, consumers_only=True, least=1, most=1000000000),
     KafkaSetting(
         "max.poll.interval.ms",
         NO_EFFECT,
         reason="the group's own limit is rebalance.timeout.ms",
         our_client=INDIFFERENT,
-        reading=86_400_000,  # a slow sink is not a dead consumer: there is no group to be thrown out of
     ),
     KafkaSetting("max.poll.records", NO_EFFECT, reason="records are read in whole fetches"),
-    KafkaSetting("message.max.bytes", our_client=INDIFFERENT, probing=1_000_000),
+    KafkaSetting("message.max.bytes", our_client=INDIFFERENT),
     KafkaSetting("metadata.broker.list", our_client=HONOURED),
     KafkaSetting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT, least=1, most=86_400_000),
-    KafkaSetting(
-        "metadata.recovery.rebootstrap.trigger.ms",
-        our_client=INDIFFERENT,
-        driver="10000",  # not five minutes, where all brokers have been away
-        least=0,
-        most=_INT,
-    ),
+    KafkaSetting("metadata.recovery.rebootstrap.trigger.ms", our_client=INDIFFERENT, least=0, most=_INT),
     KafkaSetting("offset.store.method", REFUSED, reason=_COMMITS, our_client=INDIFFERENT),
     KafkaSetting("on_commit", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting("opaque", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting("partition.assignment.strategy", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("plugin.library.paths", REFUSED, reason="plug-ins are not loaded; leave it out"),
-    KafkaSetting(
-        "queued.max.messages.kbytes", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=8 << 10
-    ),
-    KafkaSetting(
-        "queued.min.messages", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=200_000
-    ),
+    KafkaSetting("queued.max.messages.kbytes", our_client=INDIFFERENT, consumers_only=True),
+    KafkaSetting("queued.min.messages", our_client=INDIFFERENT, consumers_only=True),
     KafkaSetting(
         "receive.buffer.bytes",
         RENAMED,
@@ -278,14 +210,7 @@ _ROWS: Final = (
         javas_least=-1,
     ),
     KafkaSetting("receive.message.max.bytes", our_client=HONOURED, default="100000000"),
-    KafkaSetting(
-        "reconnect.backoff.max.ms",
-        our_client=INDIFFERENT,
-        driver="1000",
-        reading=1_000,  # librdkafka's default keeps away for up to ten seconds from a broker that is back
-        least=0,
-        most=3_600_000,
-    ),
+    KafkaSetting("reconnect.backoff.max.ms", our_client=INDIFFERENT, least=0, most=3600000),
     KafkaSetting("reconnect.backoff.ms", our_client=INDIFFERENT, least=0, most=3_600_000),
     KafkaSetting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",), least=10, most=300_000),
     KafkaSetting("retry.backoff.max.ms", our_client=INDIFFERENT, least=1, most=300_000),
@@ -422,7 +347,7 @@ _ROWS: Final = (
     KafkaSetting("test.mock.broker.rtt", REFUSED, reason=_MOCK),
     KafkaSetting("test.mock.num.brokers", REFUSED, reason=_MOCK),
     KafkaSetting("topic.blacklist", our_client=INDIFFERENT),  # the driver sees no such topic, so nobody plans it
-    KafkaSetting("topic.metadata.propagation.max.ms", our_client=INDIFFERENT, reading=5_000),
+    KafkaSetting("topic.metadata.propagation.max.ms", our_client=INDIFFERENT),
     KafkaSetting("topic.metadata.refresh.interval.ms", our_client=HONOURED, default="300000"),
     KafkaSetting("value.deserializer", REFUSED, reason=_BYTES),
     KafkaSetting("value.serializer", REFUSED, reason=_BYTES),
@@ -459,8 +384,3 @@ def names(fate: Fate) -> tuple[str, ...]:
 def value_of(conf: Mapping[str, Any], name: str) -> Any:
     """The value in these settings of librdkafka, else librdkafka's default, which the row must have."""
     return conf.get(name, ROWS[name].default)
-
-
-def column(cell: Callable[[KafkaSetting], Value | None]) -> dict[str, Value]:
-    """The values of one column by name, without empty ones."""
-    return {row.name: value for row in SETTINGS if (value := cell(row)) is not None}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import security_settings, tls_settings, token_settings
+from sparkcohort.runtime.shell.options import client_defaults, security_settings, tls_settings, token_settings
 from sparkcohort.runtime.shell.options.kafka_settings import (
     BEGINNINGS,
     ROWS,
@@ -36,7 +36,7 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     Raises OptionError, which names the option that is refused, unknown or malformed.
     """
     conf, warnings = in_librdkafkas_words(java)
-    conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
+    conf.setdefault("isolation.level", client_defaults.ISOLATION)
     warnings += [
         f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
         "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"

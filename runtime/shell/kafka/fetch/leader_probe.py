@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.events import Event, PartitionError
 from sparkcohort.runtime.shell.kafka.fetch.first_records import poll_once_each
-from sparkcohort.runtime.shell.options.kafka_settings import column
+from sparkcohort.runtime.shell.options.client_defaults import PROBING
 from sparkcohort.runtime.values.columns import OFFSETS
-
-_SIZES: Final = column(lambda row: row.probing)
-"""As much as fetching asks for, nearly: a slow leader would still deliver a few bytes in time."""
 
 
 def probe_leaders(
     conf: Mapping[str, Any], starts: Mapping[TopicPartition, int], limit_s: float
 ) -> frozenset[TopicPartition]:
     """The partitions whose leaders answered a fetch from these offsets within the limit, whatever the answer."""
-    polls = poll_once_each({**conf, **_SIZES}, OFFSETS, starts, limit_s, _is_an_answer)
+    polls = poll_once_each({**conf, **PROBING}, OFFSETS, starts, limit_s, _is_an_answer)
     return frozenset(event.tp for events in polls for event in events) & starts.keys()
 
 

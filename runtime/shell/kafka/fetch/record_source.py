@@ -34,7 +34,8 @@ from sparkcohort.runtime.shell.kafka.fetch.events import (
     Records,
 )
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
-from sparkcohort.runtime.shell.kafka.fetch.settings import UNHURRIED, librdkafka_reason, settings_of
+from sparkcohort.runtime.shell.kafka.fetch.settings import librdkafka_reason, settings_of
+from sparkcohort.runtime.shell.options.client_defaults import UNHURRIED
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 from sparkcohort.runtime.values.columns import Columns, raw_columns

@@ -12,21 +12,16 @@ from sparkcohort.runtime.kafka.fetch_messages import fetch_request
 from sparkcohort.runtime.kafka.fetch_session import Request
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import by_topic
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.options.client_defaults import READING, READING_FORCED
 from sparkcohort.runtime.shell.options.connection_settings import unsupported
-from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN, column, value_of
-
-_DEFAULTS = column(lambda row: row.reading)
-_FORCED = column(lambda row: row.reading_forced)
-# A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
-# 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
-UNHURRIED = column(lambda row: row.reading_unhurried)
+from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN, value_of
 
 
 def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a source's client: the user's, between our defaults and what is forced."""
     # A name of its own: the consumer never joins, so no permission on a group is needed either.
     group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
-    return {**paced({**_DEFAULTS, **_without_aliases(conf)}), **_FORCED, **group}
+    return {**paced({**READING, **_without_aliases(conf)}), **READING_FORCED, **group}
 
 
 def bootstrap_of(config: Mapping[str, Any]) -> str:
