@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -30,10 +29,9 @@ class TokenEndpoint:
 
     def __init__(self, *, lifetime_s: float = 300, tls: Path | None = None) -> None:
         """``lifetime_s`` of the tokens."""
-        self.lifetime_s, self.drips = lifetime_s, False
+        self.lifetime_s = lifetime_s
         self.answer: tuple[int, bytes] | None = None
         self.requests: list[tuple[dict[str, str], dict[str, str]]] = []
-        self.ended = threading.Event()
         self._server = http_server(_handler(self), tls=tls)
         self.url = ""
 
@@ -70,7 +68,6 @@ class TokenEndpoint:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End."""
-        self.ended.set()
         self._server.__exit__(kind, error, at)
 
 
@@ -84,11 +81,6 @@ def _handler(endpoint: TokenEndpoint) -> type[QuietHandler]:
             form = {name: values[0] for name, values in parse_qs(body).items()}
             status, data = endpoint.given(dict(self.headers), form)
             self.send_response(status)
-            if endpoint.drips:
-                self.flush_headers()
-                while not endpoint.ended.wait(0.05):
-                    self.wfile.write(b"X")
-                return
             self.send_header("Content-Type", "application/json")
             self.send_header("Location", "/elsewhere")
             self.end_headers()

@@ -1,24 +1,22 @@
 """Tokens by client credentials: a client's id and secret at a token endpoint (RFC 6749, 4.4; KIP-768), as librdkafka asks.
 
-One question has ``LIMIT_S`` as a whole and ``MOST_BYTES`` of an answer; ``tokens`` paces the questions and asks again
-before a token ends.  No redirect is followed: it would carry the secret elsewhere.
+An endpoint that says nothing for ``LIMIT_S`` has given no answer, and an answer has ``MOST_BYTES``; ``tokens`` paces the questions
+and asks again before a token ends.  No redirect is followed: it would carry the secret elsewhere.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import socket
 import ssl
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, quote, unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.error import HTTPError
+from urllib.parse import SplitResult, quote, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener, getproxies
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_file import claims_of
@@ -117,58 +115,25 @@ def _trusted(settings: Mapping[str, str]) -> ssl.SSLContext:
         raise CohortError(f"option kafka.{name}: no certificates in PEM that can be read here") from None
 
 
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect is an answer without a token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none."""
+
+
 def _post(url: SplitResult, body: str, headers: Mapping[str, str], trusted: ssl.SSLContext) -> tuple[int, bytes]:
-    """The status and at most one byte more than ``MOST_BYTES``.  Raises OSError, HTTPException, ValueError."""
-    target = f"{url.path or '/'}{f'?{url.query}' if url.query else ''}"
-    connection, through_proxy = _connection(url, trusted)
-    with _limited(connection):
-        connection.request("POST", through_proxy + target, body, dict(headers))
-        response = connection.getresponse()
-        return response.status, response.read(MOST_BYTES + 1)
+    """The status and at most one byte more than ``MOST_BYTES``; by the proxy of the environment, if it has one.
 
-
-def _connection(url: SplitResult, trusted: ssl.SSLContext) -> tuple[HTTPConnection, str]:
-    """A connection, not made yet, and what a request's target begins with; by the proxy of the environment, if it has one."""
-    host, secure = url.hostname or "", url.scheme == "https"
-    proxies = {} if proxy_bypass(url.netloc.rpartition("@")[2]) else getproxies()
-    proxy = urlsplit(proxies.get(url.scheme) or proxies.get("all") or "")
-    if not proxy.hostname:
-        if secure:
-            return HTTPSConnection(host, url.port, timeout=LIMIT_S, context=trusted), ""
-        return HTTPConnection(host, url.port, timeout=LIMIT_S), ""
-    if not secure:
-        return HTTPConnection(proxy.hostname, proxy.port, timeout=LIMIT_S), f"http://{url.netloc.rpartition('@')[2]}"
-    tunnel = HTTPSConnection(proxy.hostname, proxy.port, timeout=LIMIT_S, context=trusted)
-    login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username else ""
-    basic = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
-    tunnel.set_tunnel(host, url.port, basic)
-    return tunnel, ""
-
-
-@contextmanager
-def _limited(connection: HTTPConnection) -> Iterator[None]:
-    """Close the connection at the end of the block, and cut it off after ``LIMIT_S``.  Raises TimeoutError.
-
-    Its own limit is for one read: an endpoint that drips would never reach it.
+    Raises OSError, HTTPException, ValueError.
     """
-    done, late = threading.Event(), threading.Event()
-
-    def cut_off() -> None:
-        wait_s = LIMIT_S
-        while not done.wait(wait_s):
-            late.set()
-            wait_s = 0.1  # TLS takes the socket over while it shakes hands
-            with suppress(OSError, AttributeError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
-
-    threading.Thread(target=cut_off, name="cohort-token-limit", daemon=True).start()
+    proxies = getproxies()
+    for_all = {scheme: proxies["all"] for scheme in ("http", "https") if "all" in proxies}
+    opener = build_opener(ProxyHandler(for_all | proxies), HTTPSHandler(context=trusted), _NoRedirect)
+    place = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
     try:
-        yield
-    except (OSError, HTTPException):
-        if not late.is_set():
-            raise
-    finally:
-        done.set()
-        connection.close()
-    if late.is_set():
-        raise TimeoutError(f"not all of it within {LIMIT_S:g} s")
+        response = opener.open(Request(place, body.encode(), dict(headers)), timeout=LIMIT_S)  # noqa: S310  see token_settings
+    except HTTPError as error:
+        response = error
+    with response:
+        return response.status, response.read(MOST_BYTES + 1)

@@ -7,14 +7,14 @@ without whatever looks like a token.
 from __future__ import annotations
 
 import importlib
-import math
 import re
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.options.redaction import REDACTED
@@ -22,13 +22,16 @@ from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
 PROVIDER: Final = "sasl.oauthbearer.provider"
-MOST_TOKEN: Final = 256 << 10  # half of what a broker takes (sasl.server.max.receive.size)
-MOST_EXTENSIONS: Final = 32
-_MILLISECONDS: Final = 1e11  # as seconds, the year 5138
-_SHAPE: Final = "(token, end in seconds since 1970) or (token, end, principal, extensions)"
-_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750's b64token, which is what brokers take
-_EXTENSION: Final = re.compile(r"[A-Za-z]+")
-_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+_SHAPE: Final = (
+    "(token without the word Bearer, end in seconds since 1970), and where the broker wants them a principal and a mapping of "
+    "extensions"
+)
+# RFC 6750's b64token, which is what brokers take; half of what they receive (sasl.server.max.receive.size).
+Token: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9\-._~+/]+=*\Z", max_length=256 << 10)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e11)]  # until the year 5138: more are milliseconds
+# RFC 7628's.
+ExtensionName: TypeAlias = Annotated[str, Meta(pattern=r"^(?!auth\Z)[A-Za-z]+\Z")]
+ExtensionValue: TypeAlias = Annotated[str, Meta(pattern=r"^[\x21-\x7e \t\r\n]+\Z")]
 # A JSON web token; what is long, with digits and capitals; what follows "Bearer"; what addresses and forms call a secret.
 _LOOKS_SECRET: Final = re.compile(
     r"eyJ[\w-]+(?:\.[\w-]*)+"
@@ -46,14 +49,17 @@ class NoToken(CohortError):
         self.retryable = retryable
 
 
-@dataclass(frozen=True, slots=True)
-class LoginToken:
-    """What to log in with until ``ends``, in seconds since 1970."""
+class LoginToken(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What to log in with until ``ends``, in seconds since 1970; the extensions are KIP-342's."""
 
-    value: str = field(repr=False)
-    ends: float
-    principal: str = ""
-    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    value: Token
+    ends: Seconds
+    principal: Annotated[str, Meta(pattern=r"^[^\0]*\Z")] = ""
+    extensions: Annotated[dict[ExtensionName, ExtensionValue], Meta(max_length=32)] = {}
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"LoginToken(ends={self.ends})"
 
 
 def make_token(name: str, settings: Mapping[str, str], now: float, former: str = "") -> LoginToken:
@@ -71,7 +77,10 @@ def make_token(name: str, settings: Mapping[str, str], now: float, former: str =
             "asks for tokens",
             retryable=True,
         ) from None
-    token = _parse_result(name, result)
+    try:
+        token = convert(result, LoginToken)
+    except ValidationError as error:  # which tells types and places
+        raise NoToken(f"{_option(name)} returned something else than {_SHAPE}: {error}") from None
     if token.ends <= now:
         raise NoToken(
             f"{_option(name)} returned a token that has ended {now - token.ends:.0f} s ago by the clock of "
@@ -104,37 +113,3 @@ def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
         words = f"{_option(name)} is a {type(target).__name__}"
         raise NoToken(f"{words}: name a function that takes the settings of the login and returns {_SHAPE}")
     return cast("Callable[[Mapping[str, str]], Any]", target)
-
-
-def _parse_result(name: str, result: Any) -> LoginToken:
-    if not isinstance(result, tuple) or len(result) not in (2, 4):
-        kind = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a value of type {type(result).__name__}"
-        raise NoToken(f"{_option(name)} returned {kind}: return {_SHAPE}")
-    value, ends, principal, extensions = result if len(result) == 4 else (*result, "", {})
-    if not isinstance(value, str) or len(value) > MOST_TOKEN or not _TOKEN.fullmatch(value):
-        kind = "text that is no token" if isinstance(value, str) else f"a token of type {type(value).__name__}"
-        raise NoToken(
-            f"{_option(name)} returned {kind}: a token is text of letters, digits and -._~+/, without the word Bearer, of "
-            f"{MOST_TOKEN} characters at most"
-        )
-    if isinstance(ends, bool) or not isinstance(ends, int | float) or not math.isfinite(ends):
-        raise NoToken(f"{_option(name)} returned an end of type {type(ends).__name__}: give seconds since 1970")
-    if ends > _MILLISECONDS:
-        raise NoToken(f"{_option(name)} returned an end that seems to be in milliseconds: give seconds since 1970")
-    return LoginToken(value, float(ends), *_identity(name, principal, extensions))
-
-
-def _identity(name: str, principal: Any, extensions: Any) -> tuple[str, Mapping[str, str]]:
-    """Whose token it is, and the extensions of the login (KIP-342)."""
-    if not isinstance(principal, str) or "\0" in principal:
-        raise NoToken(f"{_option(name)} returned a principal of type {type(principal).__name__}: give a name, or ''")
-    if not isinstance(extensions, Mapping) or len(extensions) > MOST_EXTENSIONS:
-        raise NoToken(f"{_option(name)}: extensions are a mapping of names to texts, {MOST_EXTENSIONS} at most")
-    for key, text in extensions.items():
-        fine = isinstance(key, str) and isinstance(text, str) and _EXTENSION.fullmatch(key) and _VALUE.fullmatch(text)
-        if not fine or key == "auth":
-            raise NoToken(
-                f"{_option(name)} returned an extension that RFC 7628 doesn't allow: names are letters, but not 'auth', and "
-                "values printable ASCII"
-            )
-    return principal, dict(extensions)

@@ -69,30 +69,23 @@ def test_what_a_function_may_return() -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        (None, "returned a value of type NoneType: return (token, end in seconds since 1970) or"),
-        ((SECRET,), "returned a tuple of 1"),
-        ((SECRET.encode(), NOW + 9), "a token of type bytes"),
-        ((f"Bearer {SECRET}", NOW + 9), "text that is no token"),
-        (("a" * 300_000, NOW + 9), "text that is no token"),
-        ((SECRET, "soon"), "an end of type str"),
-        ((SECRET, float("nan")), "an end of type float"),
-        ((SECRET, True), "an end of type bool"),
-        ((SECRET, NOW * 1000), "milliseconds"),
+        (None, "got `null`"),
+        ((SECRET,), "length 2, got 1"),
+        ((SECRET.encode(), NOW + 9), "Expected `str`, got `bytes` - at `$[0]`"),
+        ((f"Bearer {SECRET}", NOW + 9), "without the word Bearer"),
+        (("a" * 300_000, NOW + 9), "of length <= 262144"),
+        ((SECRET, float("nan")), "Expected `float`"),
+        ((SECRET, NOW * 1000), "in seconds since 1970"),
         ((SECRET, NOW - 90), "has ended 90 s ago"),
-        ((SECRET, NOW + 9, None, {}), "a principal of type NoneType"),
-        ((SECRET, NOW + 9, "me", []), "extensions are a mapping"),
-        ((SECRET, NOW + 9, "me", {"a=b": "c"}), "an extension that RFC 7628 doesn't allow"),
-        ((SECRET, NOW + 9, "me", {"auth": "c"}), "an extension that RFC 7628 doesn't allow"),
-        ((SECRET, NOW + 9, "me", {"a": "\x01auth=x"}), "an extension that RFC 7628 doesn't allow"),
+        ((SECRET, NOW + 9, "me", {"auth": "c"}), "at `key` in `$[3]`"),
+        ((SECRET, NOW + 9, "me", {"a": "\x01auth=x"}), "at `$[3][...]`"),
     ],
 )
 def test_rubbish(what: Any, words: str) -> None:
     """The error names the option and the shape, and quotes nothing of what was returned."""
     with pytest.raises(NoToken) as raised:
         made(what)
-    assert "option kafka.sasl.oauthbearer.provider=provided_by_a_user:made returned" in str(
-        raised.value
-    ) or "extensions" in str(raised.value)
+    assert "option kafka.sasl.oauthbearer.provider=provided_by_a_user:made returned" in str(raised.value)
     assert words in str(raised.value)
     assert "eyJ" not in str(raised.value)
 
