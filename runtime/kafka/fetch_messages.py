@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import groupby
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from sparkcohort.runtime.text import printable
@@ -90,6 +90,10 @@ class Metadata:
     racks: Mapping[int, str] = field(default_factory=dict)
 
 
+Key: TypeAlias = tuple[bytes, int]
+"""A topic's id, or its name in UTF-8, and a partition."""
+
+
 class FetchPartition(NamedTuple):
     """What to fetch of a partition; epochs are -1 where they are not known."""
 
@@ -97,6 +101,15 @@ class FetchPartition(NamedTuple):
     offset: int
     fetched_epoch: int  # of the last record before the offset: the broker tells when its log has another one there
     max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a Fetch request asks within its session (``fetch_session``): ``session`` is (id, epoch)."""
+
+    session: tuple[int, int]
+    partitions: Mapping[Key, FetchPartition]
+    forgotten: frozenset[Key]
 
 
 class FetchedPartition(NamedTuple):
@@ -175,32 +188,31 @@ def metadata_request(topics: Iterable[str] | None, version: int = METADATA_VERSI
 
 
 def fetch_request(
+    request: Request,
     *,
     max_wait_ms: int,
     min_bytes: int,
     max_bytes: int,
     committed: bool,
-    session: tuple[int, int],
-    partitions: Sequence[tuple[bytes, Mapping[int, FetchPartition]]],
-    forgotten: Sequence[tuple[bytes, Iterable[int]]],
     rack: str,
     version: int = FETCH_VERSION,
 ) -> bytes:
-    """Ask for records, topics by their ids or (v12 and below) names in UTF-8; ``session`` is (id, epoch), see ``fetch_session``."""
+    """Ask for records, topics by their ids or (v12 and below) names in UTF-8."""
     flexible = is_flexible(FETCH, version)
-    array, tags = partial(_array, flexible=flexible), _NO_TAGS if flexible else b""
+    tags = _NO_TAGS if flexible else b""
 
-    def encode_topic(topic: bytes, partitions: Sequence[bytes]) -> bytes:
-        by_name = version <= FETCH_BY_NAMES
-        return (_string(topic, flexible=flexible) if by_name else topic) + array(partitions) + tags
+    def encode_topics(encoded: Iterable[tuple[Key, bytes]]) -> bytes:
+        # Runs of one topic's partitions: a broker without sessions fills its answer in the order of the request.
+        topics = []
+        for topic, run in groupby(encoded, key=lambda entry: entry[0][0]):
+            name = _string(topic, flexible=flexible) if version <= FETCH_BY_NAMES else topic
+            topics.append(name + _array([each for _, each in run], flexible=flexible) + tags)
+        return _array(topics, flexible=flexible)
 
-    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *session)
-    topics = [
-        encode_topic(topic, [_encode_partition(index, one, flexible) for index, one in each.items()])
-        for topic, each in partitions
-    ]
-    removed = [encode_topic(topic, [struct.pack(">i", index) for index in each]) for topic, each in forgotten]
-    return head + array(topics) + array(removed) + _string(rack, flexible=flexible) + tags
+    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *request.session)
+    asked = encode_topics((key, _encode_partition(key[1], one, flexible)) for key, one in request.partitions.items())
+    removed = encode_topics((key, _INT.pack(key[1])) for key in sorted(request.forgotten))
+    return head + asked + removed + _string(rack, flexible=flexible) + tags
 
 
 def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:

@@ -9,20 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparkcohort.runtime.kafka.fetch_messages import FetchPartition
+from sparkcohort.runtime.kafka.fetch_messages import FetchPartition, Key, Request
 
 _LAST_EPOCH = 2**31 - 1
-Key = tuple[bytes, int]
-"""A topic's id, or its name in UTF-8, and a partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One Fetch request's part of the session: ``session`` is (id, epoch)."""
-
-    session: tuple[int, int]
-    partitions: Mapping[Key, FetchPartition]
-    forgotten: frozenset[Key]
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.owned_buffers import FetchTargets
@@ -23,6 +22,7 @@ from sparkcohort.runtime.shell.kafka import blocking_client
 from sparkcohort.runtime.shell.kafka.fetch.events import Event, Largest, MalformedRecordError, PartitionError
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.settings import bounds
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.values.columns import Columns, Field, with_timestamp
 
 POLL_S = 0.05
@@ -74,7 +74,7 @@ class PrefetchClient:
         ids = {event.tp: self.source.topic_id(event.tp) for event in events}
         records = {event.tp for event in events if not isinstance(event, PartitionError)}
         doubted = {tp.topic for tp in records if not ids[tp] and expected(tp)}
-        with contextlib.suppress(KafkaException):  # no broker answers: they stay unknown
+        with contextlib.suppress(TransportError):  # no broker answers: they stay unknown
             answer = blocking_client.topic_ids(self.source.cluster, doubted)
             ids = {tp: topic_id or answer.get(tp.topic, "") for tp, topic_id in ids.items()}
         return ids

@@ -13,13 +13,11 @@ from __future__ import annotations
 import logging
 import random
 import select
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Final, TypeVar
 
 from sparkcohort.runtime.errors import CohortError
@@ -35,19 +33,19 @@ from sparkcohort.runtime.kafka.cluster_messages import (
 )
 from sparkcohort.runtime.kafka.fetch_messages import MalformedResponse, Metadata, Node, framed
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
-from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
-from sparkcohort.runtime.shell.kafka.fetch.connection import (
-    ConnectionRefused,
-    Distrusted,
-    Settings,
-    Transport,
-    TransportError,
-    UnsupportedBroker,
-    connect_to,
-)
+from sparkcohort.runtime.shell.kafka.fetch.broker import FIRST_BUFFER, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport, connect_to
 from sparkcohort.runtime.shell.kafka.fetch.settings import bootstrap_of, settings_of
 from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuestions
 from sparkcohort.runtime.shell.kafka.question_link import BrokerRequest, QuestionLink
+from sparkcohort.runtime.shell.options.connection_settings import (
+    ConnectionRefused,
+    Distrusted,
+    Settings,
+    TransportError,
+    UnsupportedBroker,
+)
+from sparkcohort.runtime.shell.options.kafka_settings import value_of
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 T = TypeVar("T")
@@ -56,15 +54,11 @@ log = logging.getLogger("sparkcohort.cluster")
 CONNECT_S: Final = 5.0
 SILENT_S: Final = 3.0
 """A broker that has owed an answer for so long, and sent nothing, gets another connection with the next question."""
-RENEWAL_S: Final = 0.5  # so long before its login ends a connection is replaced
-CHUNK: Final = 64 << 10
-LARGEST: Final = 64 << 20
 MOST_REFUSALS: Final = (
     2  # of one question: another broker may know of a new password already, all others needn't be asked
 )
 _TELLING: Final = (TransportError, UnsupportedBroker, ConnectionRefused, Distrusted)
 """Of several brokers' failures the last of these kinds is the answer."""
-_LENGTH = struct.Struct(">i")
 
 
 class ClusterClient:
@@ -84,6 +78,7 @@ class ClusterClient:
         self._conf = conf
         self._step = step
         self._settings: Settings | None = None
+        self._largest = 0  # of an answer, in bytes
         self._bootstrap: list[Node] = []
         self._fallback: LibrdkafkaQuestions | None = None
         self._only_fallback = False
@@ -96,7 +91,6 @@ class ClusterClient:
         self._last_id = 0
         self._due = 0.0
         self._closed = self._started = False
-        self._chunk = memoryview(bytearray(CHUNK))
         self._thread = Supervised(
             "cohort-cluster", self._wait, self._work, give_up, amend=self._start_over, ended=self._end
         )
@@ -172,7 +166,7 @@ class ClusterClient:
         poll.register(self._jobs.fileno(), select.POLLIN)
         for link in self._links.values():
             if link.transport is not None:
-                poll.register(link.transport, select.POLLIN | (select.POLLOUT if link.unsent else 0))
+                poll.register(link.transport, select.POLLIN | (0 if link.flushed else select.POLLOUT))
         poll.poll(max(0.0, self._due - time.monotonic()) * 1000)
         return not self._closed
 
@@ -249,14 +243,15 @@ class ClusterClient:
         if self._settings is None and not self._only_fallback:
             config = settings_of(self._conf)
             self._bootstrap = servers(bootstrap_of(config))
+            self._largest = int(value_of(config, "receive.message.max.bytes"))
             self._settings = Settings.parse(config)
 
     def _link(self, node: Node) -> QuestionLink:
-        return self._links.setdefault(node, QuestionLink(node))
+        return self._links.setdefault(node, QuestionLink(node, FrameReader(self._largest, FIRST_BUFFER)))
 
     def _hand_over(self, request: BrokerRequest, link: QuestionLink) -> None:
         request.open += 1
-        if time.monotonic() < link.not_before and link.error is not None:
+        if link.error is not None and time.monotonic() < link.not_before:
             self._refuse(request, link.error)
             return
         link.queue.append(request)
@@ -303,9 +298,9 @@ class ClusterClient:
         link.queue = [each for each in link.queue if not each.future.done()]
         try:
             if link.transport is not None:
-                self._receive(link, now)
-                if not link.in_flight and now >= link.renew_at:
-                    self._disconnect(link)
+                self._receive(link, link.transport, now)
+                if not link.in_flight:
+                    link.renew(now)
             if link.queue and link.transport is None and now >= link.connecting_until:
                 self._connect(link, now)
             if link.transport is not None:
@@ -335,9 +330,7 @@ class ClusterClient:
         elif isinstance(result, Exception):
             self._lose(link, result if isinstance(result, TransportError) else TransportError(str(result)))
         else:
-            now = time.monotonic()
-            link.transport, link.has_answered, link.data = result, False, bytearray()
-            link.renew_at = result.session_ends - min(RENEWAL_S, (result.session_ends - now) / 2)
+            link.connected(result, time.monotonic())
             self._serve(link)
 
     def _send(self, link: QuestionLink, transport: Transport, now: float) -> None:
@@ -356,37 +349,27 @@ class ClusterClient:
             client_id = self._settings.client_id if self._settings else ""
             transport.send(framed(question.api, question.version, self._last_id, client_id, question.body()))
         link.queue = []
-        link.unsent = not transport.flush()
+        link.flushed = transport.flush()
 
-    def _receive(self, link: QuestionLink, now: float) -> None:
-        assert link.transport is not None  # noqa: S101  see _serve
+    def _receive(self, link: QuestionLink, transport: Transport, now: float) -> None:
+        filled = link.frames.filled
         try:
-            while size := link.transport.recv_into(self._chunk):
+            while (frame := link.frames.read(transport)) is not None:
                 link.heard_at = now
-                link.data += self._chunk[:size]
-                self._take_frames(link)
+                self._take_answer(link, frame)
         except TransportError:
             if link.in_flight or link.queue:
                 raise
-            self._disconnect(link)  # idle for long: with the next question there is another one
+            link.disconnect()  # idle for long: with the next question there is another one
+            return
+        transport.expect(0)  # a part of an answer is a sign of life
+        link.heard_at = now if link.frames.filled != filled else link.heard_at
         if link.in_flight and now >= link.heard_at + SILENT_S:
             link.has_answered = False
             raise TransportError(f"{joined(*link.node)} does not answer")
 
-    def _take_frames(self, link: QuestionLink) -> None:
-        while len(link.data) >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(link.data)
-            if not _LENGTH.size <= size <= LARGEST:
-                raise TransportError(f"{joined(*link.node)} sent an answer of {size} bytes")
-            end = _LENGTH.size + size
-            if len(link.data) < end:
-                return
-            frame = bytes(memoryview(link.data)[_LENGTH.size : end])
-            del link.data[:end]
-            self._take_answer(link, frame)
-
-    def _take_answer(self, link: QuestionLink, frame: bytes) -> None:
-        (correlation_id,) = _LENGTH.unpack_from(frame)
+    def _take_answer(self, link: QuestionLink, frame: memoryview) -> None:
+        correlation_id = int.from_bytes(frame[:4])
         if correlation_id not in link.in_flight:
             raise TransportError(f"{joined(*link.node)} sent an answer to no request")
         request, question = link.in_flight.pop(correlation_id)
@@ -409,26 +392,19 @@ class ClusterClient:
         """A broker that had answered on this connection may have closed it at a restart: once more by another."""
         requests = [*(request for request, _ in link.in_flight.values()), *link.queue]
         once_more = link.transport is not None and link.has_answered
-        self._disconnect(link)
+        link.queue = requests if once_more else []
         if once_more:
-            link.queue = requests
+            link.disconnect()
             return
-        link.failures, link.error = link.failures + 1, error
-        link.not_before = time.monotonic() + backoff(link.failures, error)
-        link.queue = []
+        link.lose(error, time.monotonic())
+        link.error = error
         for request in requests:
             self._refuse(request, error)
-
-    def _disconnect(self, link: QuestionLink) -> None:
-        if link.transport is not None:
-            link.transport.close()
-        link.transport, link.in_flight, link.unsent, link.has_answered = None, {}, False, False
-        link.data = bytearray()
 
     def _drop_links(self) -> None:
         links, self._links = self._links, {}
         for link in links.values():
-            self._disconnect(link)
+            link.disconnect()
 
     def _start_over(self) -> None:
         """After an unexpected error: drop every connection, and fail all open questions."""
@@ -469,5 +445,5 @@ def result_of(future: Future[T], timeout_s: float) -> T:
     """The answer, waited for a little longer than it may take.  Raises TransportError."""
     try:
         return future.result(timeout_s + 1.0)
-    except FutureTimeout:
+    except TimeoutError:
         raise TransportError("no answer in time") from None

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from sparkcohort.runtime.kafka.cluster_messages import AnyQuestion
 from sparkcohort.runtime.kafka.fetch_messages import Node
-from sparkcohort.runtime.shell.kafka.fetch.connection import Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 
 TRY_S: Final = 1.0
 """After so long without an answer a question to any broker goes to another one, too; then after twice as long, and so on."""
@@ -37,23 +38,22 @@ class BrokerRequest:
             self.future.set_exception(error)
 
 
-class QuestionLink:
-    """One broker: its connection, if there is one, what waits to be sent and what was sent."""
+class QuestionLink(BrokerLink):
+    """One broker: what waits to be sent to it, and what was sent."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, frames: FrameReader) -> None:
         """Not connected."""
-        self.node = node
-        self.transport: Transport | None = None
+        super().__init__(node, frames)
         self.connecting_until = 0.0
         self.queue: list[BrokerRequest] = []
         self.in_flight: dict[int, tuple[BrokerRequest, AnyQuestion]] = {}  # by correlation id, in order
-        self.unsent = False  # whether bytes are left to be written
-        self.heard_at = self.not_before = 0.0
-        self.renew_at = float("inf")
-        self.failures = 0
         self.has_answered = False  # since it was connected
         self.error: TransportError | None = None  # why it is left alone until ``not_before``
-        self.data = bytearray()
+
+    def disconnect(self) -> None:
+        """See ``BrokerLink``."""
+        super().disconnect()
+        self.in_flight, self.has_answered = {}, False
 
     @property
     def is_silent(self) -> bool:

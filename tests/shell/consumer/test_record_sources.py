@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.kafka import blocking_client
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.kafka.fetch.events import EndOfLog, MalformedRecordError, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
@@ -297,7 +298,7 @@ def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kin
     until(source, lambda seen: any(isinstance(event, EndOfLog) for event in seen), "the log's end")
     assert source.log_end(tp) == 12
     mock_broker.broker_down()
-    with pytest.raises(KafkaException):
+    with pytest.raises(TransportError):
         blocking_client.log_range(source.cluster, tp, 0.2, committed=False)
     source.close()
 

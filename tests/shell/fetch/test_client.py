@@ -16,7 +16,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.owned_buffers import OwnedBuffers
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.fetch import record_source
-from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
+from sparkcohort.runtime.shell.kafka.fetch.broker import FetchLink
 from sparkcohort.runtime.shell.kafka.fetch.events import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
@@ -250,13 +250,13 @@ def test_a_broker_that_says_nothing(pair: Cluster, topic: str) -> None:
 def test_many_partitions_with_a_trickle(pair: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 partitions, some records in some of them: all come, and requests name what has changed only."""
     sent: list[int] = []
-    send = BrokerLink.send
+    send = FetchLink.send
 
     def noted(link: Any, body: bytes, *rest: Any) -> None:
         sent.append(len(body))
         send(link, body, *rest)
 
-    monkeypatch.setattr(BrokerLink, "send", noted)
+    monkeypatch.setattr(FetchLink, "send", noted)
     parts = [TopicPartition(topic, number) for number in range(300)]
     pair.admin.create_topic(topic, len(parts))
     produce(pair.bootstrap, topic, len(parts), partitions=len(parts))

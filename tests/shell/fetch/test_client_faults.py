@@ -249,7 +249,7 @@ def test_an_answer_of_an_impossible_size(size: int) -> None:
     script = ScriptedBroker(lambda _: b"xy", said=struct.pack(">i", size))
     with script as broker, fetching_from(broker.bootstrap) as source:
         assert complaint(source) == {KafkaError._TRANSPORT}
-        assert ("receive.message.max.bytes" if size != 1 else "to no request") in source.last_error
+        assert ("receive.message.max.bytes" if size != 1 else "shorter than it says") in source.last_error
 
 
 def test_a_logs_end_is_asked_for_at_the_callers_pace() -> None:

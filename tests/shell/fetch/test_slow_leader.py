@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, Node
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
-from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.broker import FetchLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import MOST_EXPECTED
 from sparkcohort.runtime.shell.kafka.fetch.events import Records
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
@@ -56,7 +56,7 @@ def whole(number: int) -> bytes:
     return fetched(number, partition(end=1, records=DATA))
 
 
-def link_of(source: RecordSource) -> BrokerLink[tuple[assigned_partition.Partition, int]] | None:
+def link_of(source: RecordSource) -> FetchLink | None:
     """To the leader, once it is known."""
     assert source._fetcher is not None
     return source._fetcher._links.get(1)
@@ -108,7 +108,7 @@ def test_a_part_of_an_answer_that_stops_is_given_up() -> None:
 def test_a_part_of_a_tls_record_is_heard() -> None:
     """OpenSSL keeps it until the record is whole, and it may take a slow leader seconds."""
     silent = cast("Any", SimpleNamespace(flush=lambda: True, recv_into=lambda _: 0, expect=lambda _: None))
-    link = BrokerLink[int](1, Node("h", 9092), "me", FrameReader(1 << 16, 1 << 16))
+    link = FetchLink(1, Node("h", 9092), "me", FrameReader(1 << 16, 1 << 16))
     link.transport = silent
     assert link.receive(7.0) is None
     assert (link.frames.filled, link.heard_at) == (0, 7.0)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
@@ -18,6 +18,7 @@ from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.events import Records
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
@@ -91,7 +92,7 @@ def test_a_broker_that_we_refuse_is_left_to_no_other_client(logins: Logins, word
         reader = RangeReader(conf(broker.bootstrap, "SCRAM-SHA-256"))
         with pytest.raises(FetchError, match=words):
             list(reader.read([Range("t", 0, 0, 5)]))
-        with pytest.raises(KafkaException, match=words):
+        with pytest.raises(TransportError, match=words):
             blocking_client.log_range(reader._source.cluster, TP, 1, committed=False)
         reader.close()
         # Each own attempt ends with what was wrong: librdkafka would have sent its proof to the first one.

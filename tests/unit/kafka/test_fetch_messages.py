@@ -21,6 +21,7 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     Metadata,
     Node,
     PartitionLeader,
+    Request,
     Topic,
     address_error,
     best_version,
@@ -89,17 +90,11 @@ def test_a_fetch_request() -> None:
     body += b"\4" + ONE + b"\2" + partition + b"\0" + OTHER + b"\2" + unknown + b"\0" + ONE + b"\2" + unknown + b"\0"
     body += b"\2" + OTHER + b"\3" + int32(1) + int32(2) + b"\0"
     body += b"\7rack-1" + b"\0"
-    six = {6: FetchPartition(-1, 0, -1, 9)}
-    assert body == fetch_request(
-        max_wait_ms=20,
-        min_bytes=1,
-        max_bytes=4 << 20,
-        committed=True,
-        session=(77, 2),
-        partitions=[(ONE, {5: FetchPartition(4, 2**40, 3, 65_536)}), (OTHER, six), (ONE, six)],
-        forgotten=[(OTHER, [1, 2])],
-        rack="rack-1",
-    )
+    six = FetchPartition(-1, 0, -1, 9)
+    partitions = {(ONE, 5): FetchPartition(4, 2**40, 3, 65_536), (OTHER, 6): six, (ONE, 6): six}
+    request = Request((77, 2), partitions, frozenset({(OTHER, 2), (OTHER, 1)}))
+    limits = {"max_wait_ms": 20, "min_bytes": 1, "max_bytes": 4 << 20}
+    assert body == fetch_request(request, **limits, committed=True, rack="rack-1")
 
 
 def test_a_metadata_request_of_brokers_without_ids() -> None:
@@ -119,17 +114,9 @@ def test_a_fetch_request_by_names(version: int) -> None:
     body += one + name + one + partition + tags
     body += one + name + one + int32(1) + tags
     body += (b"\1" if flexible else int16(0)) + tags
-    assert body == fetch_request(
-        max_wait_ms=20,
-        min_bytes=1,
-        max_bytes=4 << 20,
-        committed=False,
-        session=(77, 2),
-        partitions=[(b"t", {5: FetchPartition(4, 2**40, 3, 65_536)})],
-        forgotten=[(b"t", [1])],
-        rack="",
-        version=version,
-    )
+    request = Request((77, 2), {(b"t", 5): FetchPartition(4, 2**40, 3, 65_536)}, frozenset({(b"t", 1)}))
+    limits = {"max_wait_ms": 20, "min_bytes": 1, "max_bytes": 4 << 20}
+    assert body == fetch_request(request, **limits, committed=False, rack="", version=version)
 
 
 METADATA = b"".join(

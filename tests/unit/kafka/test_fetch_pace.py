@@ -8,7 +8,7 @@ from sparkcohort.runtime.kafka.fetch_messages import Node
 from sparkcohort.runtime.shell.kafka import reconnect_backoff
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
-from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.broker import FetchLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
@@ -17,9 +17,9 @@ from sparkcohort.runtime.shell.options.connection_settings import (
 )
 
 
-def link() -> BrokerLink[int]:
+def link() -> FetchLink:
     """One that is not connected."""
-    return BrokerLink(1, Node("b", 9092), "me", FrameReader(1, 1))
+    return FetchLink(1, Node("b", 9092), "me", FrameReader(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.kafka.fetch_messages import FetchPartition
-from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key, Request
+from sparkcohort.runtime.kafka.fetch_messages import FetchPartition, Key, Request
+from sparkcohort.runtime.kafka.fetch_session import FetchSession
 
 A, B, C = (bytes([letter]) * 16 for letter in b"abc")
 ONE, TWO, THREE = (A, 0), (A, 1), (B, 0)

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
-from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings, settings_of
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, SETTINGS, Fate
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.table import BY_KEY
@@ -85,8 +86,7 @@ def unusable(options: SourceOptions) -> str:
         clients.new_consumer(conf).close()
         assert isinstance(clients.new_admin(conf), AdminClient)
         Consumer(settings_of(conf)).close()
-        Settings.parse(settings_of(conf))
-        FetchSettings.parse(settings_of(conf))
+        FetchClient(settings_of(conf), ClusterClient(conf), columns=KAFKA_ROW, batch_bytes=1, on_error=print).close()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         return repr(error)
     return ""

@@ -6,17 +6,16 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
-from sparkcohort.runtime.kafka.fetch_messages import FETCH_BY_NAMES, NO_ID, FetchPartition, Topic
-from sparkcohort.runtime.kafka.fetch_session import Key
+from sparkcohort.runtime.kafka.fetch_messages import FETCH_BY_NAMES, NO_ID, FetchPartition, Key, Topic
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
 
-T = TypeVar("T")
-P = TypeVar("P")
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.kafka.fetch.broker import FetchLink
+
 
 LEAST_BYTES = 64 << 10
 SLOW_S = 10.0
@@ -97,13 +96,13 @@ class Partition:
         self.leader, self.leader_epoch = leader.node, leader.epoch
         return 0
 
-    def lose(self, link: BrokerLink[P]) -> None:
+    def lose(self, link: FetchLink) -> None:
         """A broker can't be reached: if it is this partition's, another may lead by now."""
         if self.node == link.node_id:
             self.leader = self.replica = -1
             self.refresh = True
 
-    def is_in(self, link: BrokerLink[tuple[Partition, int]]) -> bool:
+    def is_in(self, link: FetchLink) -> bool:
         """Whether the last request to this broker was for this very assignment."""
         return not self.refresh and link.base.get(self.key(link.version), (None, 0))[0] is self
 
@@ -114,7 +113,7 @@ class Partition:
 
 
 def overdue_seconds(
-    assigned: Iterable[Partition], links: Mapping[int, BrokerLink[P]], wait_s: float
+    assigned: Iterable[Partition], links: Mapping[int, FetchLink], wait_s: float
 ) -> dict[TopicPartition, float]:
     """For how long the brokers that partitions are fetched from have sent nothing though they owe an answer.
 
@@ -138,13 +137,3 @@ def overdue_seconds(
 def last_fetched(partition: Partition) -> float:
     """When it last had something, to sort by."""
     return partition.last_fetched_at
-
-
-def by_topic(keyed: Mapping[tuple[bytes, int], T]) -> list[tuple[bytes, dict[int, T]]]:
-    """Runs of one topic's partitions: a broker without sessions fills its answer in the order of the request."""
-    runs: list[tuple[bytes, dict[int, T]]] = []
-    for (topic, partition), value in keyed.items():
-        if not runs or runs[-1][0] != topic:
-            runs.append((topic, {}))
-        runs[-1][1][partition] = value
-    return runs

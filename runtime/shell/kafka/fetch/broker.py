@@ -1,4 +1,4 @@
-"""One broker as a fetching client sees it: its connection, its fetch session, and the one request that is under way.
+"""One broker as a client sees it: its connection, and for a fetching one its fetch session and the one request that is under way.
 
 A response is received into one buffer, used again for the next: the caller has to be done with an answer before it asks for another.
 """
@@ -8,14 +8,23 @@ from __future__ import annotations
 import itertools
 import select
 import struct
-from typing import Generic, TypeVar
+from typing import TypeAlias
 
-from sparkcohort.runtime.kafka.fetch_messages import FETCH, FETCH_BY_NAMES, FETCH_VERSION, Node, best_version, framed
-from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key
+from sparkcohort.runtime.kafka.fetch_messages import (
+    FETCH,
+    FETCH_BY_NAMES,
+    FETCH_VERSION,
+    Key,
+    Node,
+    best_version,
+    framed,
+)
+from sparkcohort.runtime.kafka.fetch_session import FetchSession
+from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.connection import Transport, TransportError
 
-P = TypeVar("P")
+Fetched: TypeAlias = tuple[Partition, int]
 _LENGTH = struct.Struct(">i")
 FIRST_BUFFER = 64 << 10
 RENEWAL_S = 0.5  # so long before its login ends another connection is made
@@ -37,21 +46,17 @@ class FrameReader:
         """Take what is there; a whole answer without its length, or None.  Raises TransportError."""
         if not self._filled and not 0 < len(self._buffer) <= 2 * self._usual:
             self._buffer = bytearray(FIRST_BUFFER)
-        while True:
-            got = transport.recv_into(memoryview(self._buffer)[self._filled :])
-            if not got:
-                transport.expect(self._size - self._filled)
-                return None
-            self._filled += got
-            if not self._size and self._filled >= _LENGTH.size:
+        while received := transport.recv_into(memoryview(self._buffer)[self._filled : self._size or _LENGTH.size]):
+            self._filled += received
+            if not self._size and self._filled == _LENGTH.size:
                 self._begin()
-            if self._size and self._filled > self._size:
-                raise TransportError("bytes that belong to no request")
-            if self._size and self._filled == self._size:
+            elif self._filled == self._size:
                 answer = memoryview(self._buffer)[_LENGTH.size : self._size]
                 transport.expect(0)
-                self._filled = self._size = 0
+                self.clear()
                 return answer
+        transport.expect(self._size - self._filled)
+        return None
 
     @property
     def filled(self) -> int:
@@ -76,46 +81,23 @@ class FrameReader:
             self._buffer = larger
 
 
-class BrokerLink(Generic[P]):
-    """See the module; ``pending`` are the partitions of the request under way, each as the caller knows it."""
+class BrokerLink:
+    """The way to one broker: its connection, if there is one, and until when the broker is left alone."""
 
-    def __init__(self, node_id: int, address: Node, client_id: str, frames: FrameReader) -> None:
+    def __init__(self, node: Node, frames: FrameReader) -> None:
         """Not connected."""
-        self.node_id, self.address = node_id, address
-        self.session = FetchSession()
-        self.version = FETCH_VERSION  # of the requests of the session, and of the answer that is under way
+        self.node, self.frames = node, frames
         self.transport: Transport | None = None
-        self.connecting = False
         self.failures = 0
-        self.down = False  # its connection has failed, and no answer has come since
-        self._asked_at = 0.0
-        self._renew_at = float("inf")
         self.not_before = 0.0  # the clock's; a broker that throttles, or can't be reached, is left alone
-        self.pending: dict[Key, P] | None = None
-        self.base: dict[Key, P] = {}  # the last request, and the next but for those ...
-        self.advanced: dict[Key, P] = {}  # ... whose positions moved with the answer
         self.flushed, self.heard_at = True, 0.0
-        self.has_more = False  # the broker, than was in its last answer
-        self.max_bytes = 0  # of an answer
-        self.correlation_id = 0
-        self.frames = frames
-        self._client_id = client_id
-        self._ids = itertools.count(1)
+        self._renew_at = float("inf")
 
     def connected(self, transport: Transport, now: float) -> None:
         """The broker has let us in, maybe for a time."""
         self.transport = transport
         left_s = transport.session_ends - now
         self._renew_at = transport.session_ends - min(RENEWAL_S, left_s / 2)
-
-    def agree_on_version(self, *, by_names: bool) -> None:
-        """Which version the next request has: a session is by ids or by names, so another begins where that changes (KIP-516)."""
-        spoken = self.transport.versions if self.transport is not None else {}
-        best = best_version(FETCH, spoken) or FETCH_VERSION
-        version = min(best, FETCH_BY_NAMES) if by_names else best
-        if version != self.version:
-            self.version = version
-            self.session.reset()
 
     def renew(self, now: float) -> bool:
         """End a connection whose login ends soon, so that another is made; returns whether it did."""
@@ -127,10 +109,53 @@ class BrokerLink(Generic[P]):
     def lose(self, error: Exception, now: float) -> None:
         """Record that connecting failed, or the connection did; each further attempt comes later."""
         self.disconnect()
-        self.failures, self.down = self.failures + 1, True
+        self.failures += 1
         self.not_before = now + backoff(self.failures, error)
 
-    def record_answer(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
+    def disconnect(self) -> None:
+        """Close the connection, and forget what depended on it."""
+        if self.transport is not None:
+            self.transport.close()
+        self.transport = None
+        self.frames.clear()
+
+
+class FetchLink(BrokerLink):
+    """See the module; ``pending`` are the partitions of the request under way, each with the offset that was asked for."""
+
+    def __init__(self, node_id: int, node: Node, client_id: str, frames: FrameReader) -> None:
+        """Not connected."""
+        super().__init__(node, frames)
+        self.node_id = node_id
+        self.session = FetchSession()
+        self.version = FETCH_VERSION  # of the requests of the session, and of the answer that is under way
+        self.connecting = False
+        self.down = False  # its connection has failed, and no answer has come since
+        self._asked_at = 0.0
+        self.pending: dict[Key, Fetched] | None = None
+        self.base: dict[Key, Fetched] = {}  # the last request, and the next but for those ...
+        self.advanced: dict[Key, Fetched] = {}  # ... whose positions moved with the answer
+        self.has_more = False  # the broker, than was in its last answer
+        self.max_bytes = 0  # of an answer
+        self.correlation_id = 0
+        self._client_id = client_id
+        self._ids = itertools.count(1)
+
+    def agree_on_version(self, *, by_names: bool) -> None:
+        """Which version the next request has: a session is by ids or by names, so another begins where that changes (KIP-516)."""
+        spoken = self.transport.versions if self.transport is not None else {}
+        best = best_version(FETCH, spoken) or FETCH_VERSION
+        version = min(best, FETCH_BY_NAMES) if by_names else best
+        if version != self.version:
+            self.version = version
+            self.session.reset()
+
+    def lose(self, error: Exception, now: float) -> None:
+        """See ``BrokerLink``."""
+        super().lose(error, now)
+        self.down = True
+
+    def record_answer(self, throttle_ms: int, error: int, now: float) -> dict[Key, Fetched]:
         """Record that a whole answer has come; returns the partitions of its request."""
         pending, self.pending, self.has_more = self.pending or {}, None, False
         self.failures, self.down = self.failures + 1 if error else 0, False
@@ -142,7 +167,7 @@ class BrokerLink(Generic[P]):
         pace_s = min(max(max_wait_s, LEAST_WAIT_S), MOST_WAIT_S)
         self.not_before = max(self.not_before, self._asked_at + pace_s)
 
-    def send(self, body: bytes, pending: dict[Key, P], now: float) -> None:
+    def send(self, body: bytes, pending: dict[Key, Fetched], now: float) -> None:
         """Ask for records; raises TransportError."""
         if self.transport is None:
             raise TransportError("not connected")
@@ -178,9 +203,7 @@ class BrokerLink(Generic[P]):
         return max(self.not_before - now, 0.0 if self.has_more else self.heard_at + pace_s - now, 0.0)
 
     def disconnect(self) -> None:
-        """Close the connection, and forget what depended on it."""
-        if self.transport is not None:
-            self.transport.close()
-        self.transport, self.pending = None, None
-        self.frames.clear()
+        """See ``BrokerLink``."""
+        super().disconnect()
+        self.pending = None
         self.session.drop_session()

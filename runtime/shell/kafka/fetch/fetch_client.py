@@ -25,12 +25,14 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     NO_ID,
     FetchAnswer,
     FetchedPartition,
+    Key,
     MalformedResponse,
     Metadata,
+    Request,
     Topic,
     fetch_answer,
+    fetch_request,
 )
-from sparkcohort.runtime.kafka.fetch_session import Key, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
@@ -44,7 +46,7 @@ from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
 )
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
-from sparkcohort.runtime.shell.kafka.fetch.broker import HIDDEN_S, MOST_THROTTLE_S, BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.broker import HIDDEN_S, MOST_THROTTLE_S, Fetched, FetchLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
     ConnectionRefused,
@@ -63,7 +65,6 @@ from sparkcohort.runtime.shell.kafka.fetch.events import (
     PartitionError,
     Records,
 )
-from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
 from sparkcohort.runtime.shell.options.kafka_settings import value_of
 from sparkcohort.runtime.values.columns import Columns
 
@@ -73,8 +74,6 @@ REPLICA_S = 300.0  # how long the nearest replica is fetched from before the lea
 RECEIVE_MORE = "set kafka.receive.message.max.bytes to more, and give the executors memory for it"
 
 OnError = Callable[[KafkaError], None]
-Link = BrokerLink[tuple[Partition, int]]
-Pending = Mapping[Key, tuple[Partition, int]]
 
 
 class FetchClient:
@@ -99,16 +98,25 @@ class FetchClient:
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
         self._settings = Settings.parse(conf)
-        self._wants = FetchSettings.parse(conf)
+        self._committed = str(conf["isolation.level"]) == "read_committed"
+        max_wait_ms = int(conf["fetch.wait.max.ms"])
+        self._max_wait_s = max_wait_ms / 1000
+        self._request_body = partial(
+            fetch_request,
+            max_wait_ms=max_wait_ms,
+            min_bytes=int(value_of(conf, "fetch.min.bytes")),
+            committed=self._committed,
+            rack=str(value_of(conf, "client.rack")),
+        )
         self._max_bytes, self._partition_bytes = int(conf["fetch.max.bytes"]), int(conf["max.partition.fetch.bytes"])
         self._largest = max(int(value_of(conf, "receive.message.max.bytes")), self._max_bytes + 512)
-        self._timeout_s = (int(value_of(conf, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
+        self._timeout_s = int(value_of(conf, "socket.timeout.ms")) / 1000 + self._max_wait_s
         age_ms = int(value_of(conf, "topic.metadata.refresh.interval.ms"))
         largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
         self._decoder = PartDecoder(largest, columns=columns)
         self._assigned: dict[TopicPartition, Partition] = {}
         self._ready: deque[tuple[Partition, _native.Part | Event]] = deque()
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, FetchLink] = {}
         self._cluster = Cluster(cluster, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = BackgroundWork()
         self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``RecordSource``
@@ -167,7 +175,7 @@ class FetchClient:
 
     def silence(self) -> dict[TopicPartition, float]:
         """For how long leaders have owed an answer; see ``RecordSource``."""
-        return overdue_seconds(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
+        return overdue_seconds(self._assigned.values(), self._links, self._max_wait_s)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -258,18 +266,18 @@ class FetchClient:
         done = [self._ask_records(self._link(node), share, len(by_node), now) for node, share in by_node.items()]
         self._changed = missing or pending or not all(done)
 
-    def _link(self, node: int) -> Link:
+    def _link(self, node: int) -> FetchLink:
         """The link to a broker; a new one where its address has changed."""
         address = self._cluster.nodes[node]
         link = self._links.get(node)
-        if link is None or link.address != address:
+        if link is None or link.node != address:
             if link is not None:
                 link.disconnect()
             frames = FrameReader(self._largest, self._max_bytes + (64 << 10))
-            link = self._links[node] = BrokerLink(node, address, self._settings.client_id, frames)
+            link = self._links[node] = FetchLink(node, address, self._settings.client_id, frames)
         return link
 
-    def _ask_records(self, link: Link, partitions: list[Partition], links: int, now: float) -> bool:
+    def _ask_records(self, link: FetchLink, partitions: list[Partition], links: int, now: float) -> bool:
         """Ask a broker for all of these; whether that has been done, or is under way."""
         if not self._is_free(link, now):
             return bool(link.pending) and len(link.base) == len(partitions) and all(p.is_in(link) for p in partitions)
@@ -289,7 +297,7 @@ class FetchClient:
         link.max_bytes = max(self._max_bytes // links, min(self._max_bytes, 4 * LEAST_BYTES))
         return self._send(link, request, {p.key(link.version): (p, p.position) for p in due}, now)
 
-    def _ask_again(self, link: Link, now: float) -> None:
+    def _ask_again(self, link: FetchLink, now: float) -> None:
         """Ask a broker for what it was asked for before, from where each partition has come to."""
         if not self._is_free(link, now) or not link.base or link.rest_s(now, self.pace_s):
             return
@@ -305,7 +313,7 @@ class FetchClient:
             link.base[key] = partition, partition.position
         self._send(link, request, link.base, now)
 
-    def _is_free(self, link: Link, now: float) -> bool:
+    def _is_free(self, link: FetchLink, now: float) -> bool:
         """Whether nothing is under way; a link that has fallen silent, or whose login ends, is given up."""
         if link.pending is not None:
             # Not while there is something to read: the caller may not have polled for long.
@@ -315,20 +323,21 @@ class FetchClient:
         self._changed = link.renew(now) or self._changed
         return True
 
-    def _send(self, link: Link, request: Request, pending: dict[Key, tuple[Partition, int]], now: float) -> bool:
+    def _send(self, link: FetchLink, request: Request, pending: dict[Key, Fetched], now: float) -> bool:
+        body = self._request_body(request, max_bytes=link.max_bytes, version=link.version)
         try:
-            link.send(self._wants.body(request, link.max_bytes, link.version), pending, now)
+            link.send(body, pending, now)
         except TransportError as error:
             self._lose(link, error, now)
             return False
         return True
 
-    def _connect(self, link: Link) -> None:
-        work = partial(connect_to, link.address, self._settings, self._settings.setup_timeout_s)
+    def _connect(self, link: FetchLink) -> None:
+        work = partial(connect_to, link.node, self._settings, self._settings.setup_timeout_s)
         self._jobs.start(work, partial(self._connected, link))
         link.connecting = True
 
-    def _connected(self, link: Link, result: Transport | Exception) -> None:
+    def _connected(self, link: FetchLink, result: Transport | Exception) -> None:
         link.connecting, self._changed = False, True
         if isinstance(result, Exception):
             self._lose(link, result, time.monotonic())
@@ -337,7 +346,7 @@ class FetchClient:
         else:
             link.connected(result, time.monotonic())
 
-    def _lose(self, link: Link, error: Exception, now: float) -> None:
+    def _lose(self, link: FetchLink, error: Exception, now: float) -> None:
         """The broker can't be reached (any more): another may lead its partitions by now."""
         link.lose(error, now)
         self._changed = True
@@ -403,7 +412,7 @@ class FetchClient:
             elif not self.given_up:
                 self._receive(links[descriptor])
 
-    def _receive(self, link: Link) -> None:
+    def _receive(self, link: FetchLink) -> None:
         now = time.monotonic()
         try:
             frame = link.receive(now)
@@ -428,10 +437,12 @@ class FetchClient:
             link.session.record_answer(answer.session_id)
             self._take_in(link, answer, pending, frame, now)
         if not link.advanced:
-            link.keep_pace(self._wants.max_wait_ms / 1000)
+            link.keep_pace(self._max_wait_s)
         self._attend(now)  # the next answer is on its way while this one is read
 
-    def _take_in(self, link: Link, answer: FetchAnswer, pending: Pending, frame: memoryview, now: float) -> None:
+    def _take_in(
+        self, link: FetchLink, answer: FetchAnswer, pending: Mapping[Key, Fetched], frame: memoryview, now: float
+    ) -> None:
         for result in answer.partitions:
             entry, offset = pending.get((result.topic, result.partition), (None, -1))
             # The partition may have failed, or been assigned again, since the request: then its records are thrown away.
@@ -447,7 +458,7 @@ class FetchClient:
                 if entry.position != offset:
                     link.advanced[entry.key(link.version)] = entry, offset
 
-    def _on_partition_error(self, link: Link, partition: Partition, code: int, now: float) -> None:
+    def _on_partition_error(self, link: FetchLink, partition: Partition, code: int, now: float) -> None:
         self._changed = True
         if partition.replica >= 0 and partition.replica == link.node_id:
             # The leader may know of a better replica.
@@ -459,13 +470,13 @@ class FetchClient:
             self._fail(partition, code)
 
     def _on_records(self, partition: Partition, result: FetchedPartition, frame: memoryview, now: float) -> None:
-        end = result.last_stable_offset if self._wants.committed else result.high_watermark
+        end = result.last_stable_offset if self._committed else result.high_watermark
         partition.log_end = end if end >= 0 else partition.log_end
         if result.preferred_replica >= 0:
             partition.replica, partition.replica_until = result.preferred_replica, now + REPLICA_S
             partition.refresh = self._changed = True
         if result.end > result.start:
-            part = self._decoder.part(frame, partition, result, committed=self._wants.committed)
+            part = self._decoder.part(frame, partition, result, committed=self._committed)
             start = partition.position
             partition.position, epoch = part.ahead()
             if partition.position == start:  # a batch that never ends, or one of another format

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.batches import range_progress
 from sparkcohort.runtime.batches.range_progress import (
@@ -48,7 +48,7 @@ from sparkcohort.runtime.batches.range_progress import (
 from sparkcohort.runtime.kafka.cluster_messages import shown_id
 from sparkcohort.runtime.kafka.fetch_messages import NO_ID
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka import blocking_client, clients
+from sparkcohort.runtime.shell.kafka import blocking_client
 from sparkcohort.runtime.shell.kafka.fetch.events import (
     EndOfLog,
     Event,
@@ -58,6 +58,7 @@ from sparkcohort.runtime.shell.kafka.fetch.events import (
     Records,
 )
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
 if TYPE_CHECKING:
@@ -347,18 +348,16 @@ class RangeReader:
                         self._source.cluster, tp, timeout_s, committed=self._committed
                     )
                     return LogRangeAnswer(question, first, log_end)
-        except (KafkaException, TimeoutError) as error:
+        except TransportError as error:
             self._idle_s += time.monotonic() - start_s
-            return UnansweredQuestion(question, clients.text_of(error))
+            return UnansweredQuestion(question, str(error))
 
     def _recreated_topics(self) -> set[str]:
         """Topics that seem to have another id now; raises FetchError when no broker answers."""
         try:
             ids = blocking_client.topic_ids(self._source.cluster, sorted(self._ids), ASK_S)
-        except (KafkaException, TimeoutError) as error:
-            raise FetchError(
-                f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {clients.text_of(error)}"
-            ) from None
+        except TransportError as error:
+            raise FetchError(f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {error}") from None
         return {topic for topic, expected in self._ids.items() if ids.get(topic, expected) != expected}
 
 
