@@ -23,6 +23,12 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.fetch import connection
+from sparkcohort.runtime.shell.options.connection_settings import (
+    ConnectionRefused,
+    Settings,
+    TransportError,
+    unsupported,
+)
 from sparkcohort.runtime.text import counted
 
 EACH_S: Final = 5.0
@@ -60,24 +66,24 @@ def _silent(name: str, error: CohortError) -> Check:
 
 
 def _listeners(conf: Mapping[str, str], brokers: Mapping[int, Node]) -> list[Check]:
-    impossible = connection.unsupported(conf)
+    impossible = unsupported(conf)
     if impossible:
         return [
             Check("listeners", NOT_ASKED, f"each one can't be tried by our own client ({impossible}); a broker answers")
         ]
-    settings = connection.Settings.parse(conf)
+    settings = Settings.parse(conf)
     nodes = sorted(brokers.items())[:MOST_BROKERS]
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda node: _listener(node[0], node[1], settings), nodes))
 
 
-def _listener(number: int, node: Node, settings: connection.Settings) -> Check:
+def _listener(number: int, node: Node, settings: Settings) -> Check:
     name = f"broker {number} at {joined(node.host, node.port)}"
     try:
         transport = connection.connect(node.host, node.port, settings, EACH_S)
-    except connection.ConnectionRefused as error:
+    except ConnectionRefused as error:
         return Check(name, FAILED, settings.redacted(str(error)), f"{LOGIN}, and this broker's own")
-    except connection.TransportError as error:
+    except TransportError as error:
         remedy = "this address is what the broker advertises (advertised.listeners): it has to be reached from the driver and every executor"
         return Check(name, FAILED, settings.redacted(str(error)), remedy)
     spoken = transport.versions

@@ -13,8 +13,9 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from sparkcohort.runtime.kafka.fetch_messages import framed, varint
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, connect
+from sparkcohort.runtime.shell.kafka.fetch.connection import connect
 from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
+from sparkcohort.runtime.shell.options.connection_settings import Settings
 
 ALTER_PARTITION_REASSIGNMENTS, ALTER_CLIENT_QUOTAS = 45, 49
 

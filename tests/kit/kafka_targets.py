@@ -22,7 +22,8 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 )
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
+from sparkcohort.runtime.shell.options.connection_settings import Settings, TransportError
 from tests.kit.parts import Read, decoder
 from tests.kit.record_batches import CODECS, LOG_APPEND_TIME, Batch, Record, compressed, encoded, framed
 from tests.kit.targets import Target

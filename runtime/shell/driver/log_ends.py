@@ -48,7 +48,7 @@ class LogEnds:
         self._committed_only = options.kafka.get("isolation.level") == "read_committed"
         self._discovery = Discovery(options)
         self.client = ClusterClient(options.kafka, self._fail, self._step)
-        self.epoch_ends = EpochEndLookup(self.client)
+        self.epoch_ends = EpochEndLookup(self.client, lambda: self.layout().leaders, self.doubt)
         self._listener: Callable[[], None] | None = None
         self._on_tick: Callable[[], None] | None = None
         self._changed = threading.Condition(threading.RLock())

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import Committed
 from sparkcohort.runtime.protocol.offsets_json import LATEST
-from sparkcohort.runtime.shell.kafka.client_log import log
+from sparkcohort.runtime.shell.kafka import client_log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
@@ -23,17 +23,7 @@ from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
-__all__ = [
-    "code_of",
-    "committed_of",
-    "connect",
-    "error_of",
-    "log",
-    "new_admin",
-    "new_consumer",
-    "text_of",
-    "topics_with",
-]
+log = client_log.log
 
 CONNECT_S = 0.3
 """Patience of ``connect``: a broker that is farther away is waited for by the request that comes after it."""

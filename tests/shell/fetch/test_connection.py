@@ -18,8 +18,14 @@ import pytest
 from cryptography import x509
 
 from sparkcohort.runtime.shell.kafka.fetch import connection
-from sparkcohort.runtime.shell.kafka.fetch.connection import ConnectionRefused, Settings, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
 from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
+from sparkcohort.runtime.shell.options.connection_settings import (
+    ConnectionRefused,
+    Distrusted,
+    Settings,
+    TransportError,
+)
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
 from tests.kit.mock import MockCluster
@@ -152,7 +158,7 @@ def test_a_list_of_revoked_certificates(guarded: Broker, tmp_path: Path) -> None
     connection.connect(host, int(port), settings, 20).close()
     path.with_suffix(".new").write_text(authority(guarded).revoking(serial))
     path.with_suffix(".new").rename(path)
-    with pytest.raises(connection.Distrusted, match="certificate revoked"):
+    with pytest.raises(Distrusted, match="certificate revoked"):
         connection.connect(host, int(port), settings, 20)
 
 

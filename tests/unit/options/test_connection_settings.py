@@ -12,8 +12,8 @@ import pytest
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.shell.kafka.fetch import connection
-from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError, unsupported
 from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
+from sparkcohort.runtime.shell.options.connection_settings import Settings, TransportError, unsupported
 from sparkcohort.runtime.shell.options.kafka_settings import SETTINGS, OurClient
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD

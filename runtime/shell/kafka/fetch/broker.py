@@ -22,7 +22,8 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 from sparkcohort.runtime.kafka.fetch_session import FetchSession
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
-from sparkcohort.runtime.shell.kafka.fetch.connection import Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 
 Fetched: TypeAlias = tuple[Partition, int]
 _LENGTH = struct.Struct(">i")

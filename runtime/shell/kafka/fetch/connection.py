@@ -2,7 +2,7 @@
 
 ``connect`` blocks until the broker has let us in: TCP, TLS, ApiVersions, SASL.  From there on the ``Transport`` never
 blocks: its owner selects on it, and sends and receives whole requests and answers in Kafka's frames as it likes.
-Which settings can be honoured here, ``unsupported`` tells.  Sources: Kafka's protocol guide; KIP-35 and KIP-511
+Which settings can be honoured here, ``connection_settings.unsupported`` tells.  Sources: Kafka's protocol guide; KIP-35 and KIP-511
 (ApiVersions), KIP-152 and KIP-368 (SaslAuthenticate).
 """
 
@@ -41,21 +41,8 @@ from sparkcohort.runtime.shell.options.connection_settings import (
     Settings,
     TransportError,
     UnsupportedBroker,
-    unsupported,
 )
 from sparkcohort.runtime.shell.options.redaction import REDACTED
-
-__all__ = [
-    "ConnectionRefused",
-    "Distrusted",
-    "Settings",
-    "Transport",
-    "TransportError",
-    "UnsupportedBroker",
-    "connect",
-    "connect_to",
-    "unsupported",
-]
 
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 33, 34, 35
 LARGEST_ANSWER = 1 << 20  # of a broker that we don't know yet; its list of versions takes a thousandth of this

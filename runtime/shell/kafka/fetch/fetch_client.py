@@ -48,14 +48,7 @@ from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
 from sparkcohort.runtime.shell.kafka.fetch.broker import HIDDEN_S, MOST_THROTTLE_S, Fetched, FetchLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
-from sparkcohort.runtime.shell.kafka.fetch.connection import (
-    ConnectionRefused,
-    Settings,
-    Transport,
-    TransportError,
-    UnsupportedBroker,
-    connect_to,
-)
+from sparkcohort.runtime.shell.kafka.fetch.connection import Transport, connect_to
 from sparkcohort.runtime.shell.kafka.fetch.decode import NotYet, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.events import (
     BATCH_RECORDS,
@@ -64,6 +57,12 @@ from sparkcohort.runtime.shell.kafka.fetch.events import (
     Largest,
     PartitionError,
     Records,
+)
+from sparkcohort.runtime.shell.options.connection_settings import (
+    ConnectionRefused,
+    Settings,
+    TransportError,
+    UnsupportedBroker,
 )
 from sparkcohort.runtime.shell.options.kafka_settings import value_of
 from sparkcohort.runtime.values.columns import Columns

@@ -23,7 +23,6 @@ from confluent_kafka import KafkaError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import tokens
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError
 from sparkcohort.runtime.shell.kafka.fetch.consumer_client import ConsumerClient
 from sparkcohort.runtime.shell.kafka.fetch.events import (
     BATCH_BYTES,
@@ -36,6 +35,7 @@ from sparkcohort.runtime.shell.kafka.fetch.events import (
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.settings import librdkafka_reason, settings_of
 from sparkcohort.runtime.shell.options.client_defaults import UNHURRIED
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 from sparkcohort.runtime.values.columns import Columns, raw_columns
