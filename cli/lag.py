@@ -15,7 +15,7 @@ from sparkcohort.cli.lag_figures import Lag, Lags, find_excesses, parse_limit, t
 from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.kafka.fetch.first_records import FirstRecords, read_first_records
+from sparkcohort.runtime.shell.kafka.fetch.first_records import read_first_records
 
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")
@@ -104,12 +104,9 @@ def _of_kafka(group: KafkaGroup) -> Lags:
         raise CohortError(f"group {group.name} has committed nothing: there is no such group, or it has not read yet")
     ends, ages = group.end_offsets(committed), RecordAges()
     lagging = {tp: offset for tp, offset in committed.items() if ends[tp] > offset}
-
-    def add_ages(first_records: FirstRecords) -> None:
+    for first_records in read_first_records(group.conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S):
         for tp, record in first_records:
             ages.add(tp, record)
-
-    read_first_records(group.conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S, add_ages, bool)
     now_ms = int(time.time() * 1000)
     ages_ms = {tp: ages.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items()}
     return {

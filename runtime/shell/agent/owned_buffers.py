@@ -55,7 +55,7 @@ class OwnedBuffers:
 
     def __init__(self, batch_bytes: int) -> None:
         self.by_partition: dict[TopicPartition, Buffer] = {}
-        self.ends: Mapping[TopicPartition, int | None] = {}  # of the logs, half a second ago
+        self.ends: Mapping[TopicPartition, int | None] | None = None  # of the logs, half a second ago, once asked for
         self.budget = 0
         self._batch_bytes = batch_bytes
 
@@ -205,8 +205,9 @@ class OwnedBuffers:
 
     def progress(self) -> dict[TopicPartition, Progress]:
         """How far the query has come in every partition, what was fetched, and the log's end."""
+        ends = self.ends = self.ends or {}
         return {
-            tp: Progress(max(b.served, b.planned_start), b.records_in, b.bytes_in, self.ends.get(tp))
+            tp: Progress(max(b.served, b.planned_start), b.records_in, b.bytes_in, ends.get(tp))
             for tp, b in self.by_partition.items()
         }
 

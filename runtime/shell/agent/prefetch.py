@@ -229,7 +229,8 @@ class Prefetcher:
             return
         self._check_due = time.monotonic() + CHECK_S
         source = self._client.source
-        ends = {tp: source.log_end(tp) for tp in self._client.assigned}
+        is_asked = self._owned.ends is not None  # by reports of loads
+        ends = {tp: source.log_end(tp) for tp in self._client.assigned} if is_asked else None
         if source.malformed:
             self._report_malformed(malformed_counts(source.malformed))
             source.malformed.clear()

@@ -104,7 +104,6 @@ class GroupRun:
         ``may_run_again``: whether this query may be started again in this application, and go on with its group.
         """
         coordinator, ending = self.coordinator, self._ending
-        ending.add(Order.INSIDE, self._relay.close)
         ending.add(Order.AGENTS, lambda: coordinator.stop(for_good=not may_run_again()))
         ending.add(Order.INSIDE, self._status.close)
         self._status.start()

@@ -115,7 +115,10 @@ class LogLookup:
             if layout is not None:
                 self._ask_starts(layout)
                 sample = dict(islice(positions.items(), MOST))
-                read_first_records(self._conf, sample, ROUND_S, self._tell, lambda: self._closed)
+                for first_records in read_first_records(self._conf, sample, ROUND_S):
+                    self._tell(first_records)
+                    if self._closed:
+                        break
         except Exception:  # the query goes on without these figures
             log.exception("starts of logs, ages of records and open transactions are not known now")
         finally:

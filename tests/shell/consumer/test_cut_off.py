@@ -146,7 +146,6 @@ def test_what_a_task_cannot_read_comes_through_the_driver(ways: TwoWays, topic: 
         wanted = [at for each in ranges if each.partition == number for at in range(each.start, each.end)]
         assert offsets(batches_to_rows(mine)) == wanted
     reader.close()
-    relay.close()
 
 
 def test_where_the_driver_gets_nothing_either_the_task_fails_as_it_would_have(ways: TwoWays, topic: str) -> None:
@@ -157,12 +156,10 @@ def test_where_the_driver_gets_nothing_either_the_task_fails_as_it_would_have(wa
     with pytest.raises(FetchError, match=r"no progress at offset 0 for 5000 ms.*through the driver: .*no progress"):
         list(reader.read([Range(topic, 0, 0, 10)]))
     reader.close()
-    nobody.close()
     relay = ways.relay()
     ways.broker.admin.delete_records(topic, {0: 100})
     with pytest.raises(DataLossError, match="the log starts at 100"):
         through(relay).read([Range(topic, 0, 0, 10)], {})
-    relay.close()
 
 
 def test_a_relay_bounds_what_it_is_asked_for(ways: TwoWays, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +177,6 @@ def test_a_relay_bounds_what_it_is_asked_for(ways: TwoWays, topic: str, monkeypa
     ):  # fmt: skip
         with pytest.raises((ValueError, TypeError)):
             relay.answer(json.dumps({"ranges": wrong, "ids": {}}).encode(), [TopicPartition(topic, 0)])
-    relay.close()
 
 
 def test_whether_a_leader_answers(ways: TwoWays, topic: str) -> None:
@@ -270,7 +266,6 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
         for body in (b"{}", b'{"ranges": []}'):
             with pytest.raises(ValueError, match="nobody reads"):
                 alone.handlers()["Read"](body)
-    relay.close()
     coordinator.stop()
 
 

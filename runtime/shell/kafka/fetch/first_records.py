@@ -25,21 +25,13 @@ Positions: TypeAlias = Mapping[TopicPartition, int]
 FirstRecords: TypeAlias = Collection[tuple[TopicPartition, FirstRecord]]
 
 
-def read_first_records(
-    conf: Mapping[str, Any],
-    positions: Positions,
-    timeout_s: float,
-    tell: Callable[[FirstRecords], None],
-    ended: Callable[[], bool],
-) -> None:
-    """Pass the first record at or after each position to ``tell``, until all have answered, the time is over, or ``ended``.
+def read_first_records(conf: Mapping[str, Any], positions: Positions, timeout_s: float) -> Iterator[FirstRecords]:
+    """The first record at or after each position as they come, until all partitions have answered or the time is over.
 
     A partition that has none, or fails, is left out.  Raises KafkaException for settings that librdkafka refuses.
     """
     for events in poll_once_each({**conf, **bounds(QUEUE)}, TIMESTAMPS, positions, timeout_s):
-        tell(list(_first_records(events, positions)))
-        if ended():
-            return
+        yield list(_first_records(events, positions))
 
 
 def poll_once_each(

@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
@@ -47,12 +48,9 @@ class Relay:
     """
 
     def __init__(self, make: Callable[[], RangeReader], recreated: Callable[[], None] = lambda: None) -> None:
-        """No reader yet."""
+        """Opens nothing: each call has a reader of its own."""
         self._make, self._recreated = make, recreated
         self._turns = threading.BoundedSemaphore(READERS)
-        self._lock = threading.Lock()
-        self._idle: list[RangeReader] = []
-        self._closed = False
 
     def answer(self, body: bytes, readable: Collection[TopicPartition]) -> bytes:
         """The answer to a task's ReadRequest for ``readable`` partitions.  Raises ValueError for an invalid one."""
@@ -66,39 +64,21 @@ class Relay:
         if not self._turns.acquire(timeout=READ_S):
             return [], FetchError(f"the driver reads for {READERS} other tasks already", "REQUEST_TIMED_OUT")
         pieces: list[Piece] = []
-        reader: RangeReader | None = None
         try:
-            with self._lock:
-                reader = self._idle.pop() if self._idle else None
-            reader = reader or self._make()
-            deadline, nbytes = time.monotonic() + READ_S, 0
-            for piece in reader.read(ranges, ids):
-                pieces.append(piece)
-                nbytes += piece[2].nbytes if piece[2] is not None else 0
-                if nbytes >= PIECE_BYTES or time.monotonic() >= deadline:
-                    break
+            with closing(self._make()) as reader:
+                deadline, nbytes = time.monotonic() + READ_S, 0
+                for piece in reader.read(ranges, ids):
+                    pieces.append(piece)
+                    nbytes += piece[2].nbytes if piece[2] is not None else 0
+                    if nbytes >= PIECE_BYTES or time.monotonic() >= deadline:
+                        break
             if reader.replaced:
-                reader.replaced.clear()
                 self._recreated()
-            with self._lock:
-                if not self._closed:
-                    self._idle.append(reader)
-                    reader = None
         except CohortError as error:
             return pieces, error
-        else:
-            return pieces, None
         finally:
-            if reader is not None:  # after a failure a connection is not to be trusted
-                reader.close()
             self._turns.release()
-
-    def close(self) -> None:
-        """Close the connections of readers that are not in use."""
-        with self._lock:
-            idle, self._idle, self._closed = self._idle, [], True
-        for reader in idle:
-            reader.close()
+        return pieces, None
 
 
 def _encoded(ranges: Sequence[Range], pieces: Sequence[Piece], error: CohortError | None) -> bytes:
