@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 
 from msgspec.structs import replace
 
@@ -53,11 +54,8 @@ ANSWER_S = 30.0
 
 def take_over(options: SourceOptions) -> bool:
     """Have the driver that runs stop at a clean point; whether it did.  Raises CohortError: no permission, overtaken."""
-    client = HandoverClient(options.kafka, options.group_id)
-    try:
+    with closing(HandoverClient(options.kafka, options.group_id)) as client:
         side = ask(client, options.handover_timeout_ms, time.sleep)
-    finally:
-        client.close()
     words = describe(side, options.group_id)
     if side.state is AskingState.OVERTAKEN:
         raise CohortError(f"{words}: one of the two takes the group over, and this one ends; nothing was read")

@@ -9,7 +9,6 @@ that there is is used until it ends.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
@@ -220,13 +219,3 @@ def await_token(conf: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None
 def as_refusal(error: NoToken) -> KafkaException:
     """The error as clients tell of a login that is refused."""
     return KafkaException(KafkaError(KafkaError._AUTHENTICATION, str(error)))
-
-
-def _forget() -> None:
-    """In a forked process: the threads are the parent's, and a lock may be held for ever."""
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
-    _sources.clear()
-
-
-os.register_at_fork(after_in_child=_forget)

@@ -28,7 +28,6 @@ from sparkcohort.runtime.shell.options.connection_settings import (
 )
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
-from tests.kit.mock import MockCluster
 from tests.kit.peer import peer, reply, request, tell_versions, until_gone
 from tests.kit.waiting import wait_until
 
@@ -118,24 +117,6 @@ def greet(connected: Transport) -> None:
 def test_each_protocol_and_mechanism(guarded: Broker, listener: str, login: dict[str, Any]) -> None:
     """A real broker lets us in, and answers."""
     greet(connect(guarded, listener, **login))
-
-
-def test_our_own_certificate(guarded: Broker, tmp_path: Path) -> None:
-    """Key and certificate in files, as texts, encrypted, and as a PKCS12 store."""
-    me = authority(guarded).identity("me")
-    (tmp_path / "me.pem").write_text(me.pem())
-    (tmp_path / "me.p12").write_bytes(me.store("pw"))
-    file, store = str(tmp_path / "me.pem"), str(tmp_path / "me.p12")
-    identities: list[dict[str, Any]] = [
-        {"ssl.certificate.location": file, "ssl.key.location": file},
-        {"ssl.certificate.pem": me.chain, "ssl.key.pem": me.key()},
-        {"ssl.certificate.pem": me.chain, "ssl.key.pem": me.key("pw"), "ssl.key.password": "pw"},
-        {"ssl.certificate.location": file, "ssl.key.pem": me.key()},
-        {"ssl.keystore.location": store, "ssl.keystore.password": "pw"},
-    ]
-    for identity in identities:
-        pem: dict[str, Any] = {"ssl.ca.location": "", "ssl.ca.pem": authority(guarded).pem}
-        greet(connect(guarded, "MUTUAL", **identity, **pem))
 
 
 def test_a_certificate_that_is_not_ours_to_have(guarded: Broker, tmp_path: Path) -> None:
@@ -256,12 +237,6 @@ def _waiting(connected: Transport) -> int:
     held = array("i", [0])
     ioctl(connected.fileno(), FIONREAD, held)
     return held[0]
-
-
-def test_an_old_broker(mock_broker: MockCluster) -> None:
-    """One that doesn't know the third version of the question is asked in the first (librdkafka's mock cluster is such)."""
-    host, port = mock_broker.bootstrap.split(":")
-    greet(connection.connect(host, int(port), Settings.parse({}), 20))
 
 
 # --- peers that are no brokers ------------------------------------------------------------------

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion
 from sparkcohort.runtime.kafka.handover import AskingState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver import handover
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
@@ -70,16 +67,6 @@ def options(broker: Broker, listener: str, **more: str) -> SourceOptions:
     return parse({**servers, "kafka.security.protocol": "SSL", **given})
 
 
-def one_line(pem: str) -> str:
-    """As people put it into a properties file."""
-    return " ".join(pem.split("\n"))
-
-
-def escaped(pem: str) -> str:
-    """As people put it into JSON, twice."""
-    return pem.replace("\n", "\\n")
-
-
 def assert_reads(given: SourceOptions) -> None:
     """The driver's clients, librdkafka and our own read the topic."""
     conf = dict(given.kafka)
@@ -96,22 +83,26 @@ def assert_reads(given: SourceOptions) -> None:
             source.close()
 
 
-@pytest.mark.parametrize("spelt", [str, one_line, escaped])
-def test_pem_as_text(secure: Broker, spelt: Any) -> None:
+def test_pem_as_text(secure: Broker) -> None:
     """Certificates and an encrypted key, in lines or in one."""
     me = authority(secure).identity("127.0.0.1")
-    assert_reads(
-        options(
+
+    def given(spelt: Callable[[str], str]) -> SourceOptions:
+        return options(
             secure,
             "MUTUAL",
             ssl__truststore__type="PEM",
             ssl__truststore__certificates=spelt(authority(secure).pem),
             ssl__keystore__type="PEM",
             ssl__keystore__certificate__chain=spelt(me.chain),
-            ssl__keystore__key=spelt(me.key(PASSWORD)),
+            ssl__keystore__key=spelt(key),
             ssl__key__password=PASSWORD,
         )
-    )
+
+    key = me.key(PASSWORD)
+    assert given(lambda pem: " ".join(pem.split("\n"))).kafka == given(str).kafka, "as in a properties file"
+    assert given(lambda pem: pem.replace("\n", "\\n")).kafka == given(str).kafka, "as in JSON, twice"
+    assert_reads(given(str))
 
 
 def keytool(*arguments: str) -> None:
@@ -127,8 +118,7 @@ def javas_store(secure: Broker, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return trust
 
 
-@pytest.mark.parametrize("kind", ["PKCS12", ""])
-def test_trust_stores_of_javas_tool(secure: Broker, javas_store: Path, tmp_path: Path, kind: str) -> None:
+def test_trust_stores_of_javas_tool(secure: Broker, javas_store: Path, tmp_path: Path) -> None:
     """With the client's own key in another."""
     own = tmp_path / "own.p12"
     own.write_bytes(authority(secure).identity("127.0.0.1").store(PASSWORD))
@@ -136,7 +126,6 @@ def test_trust_stores_of_javas_tool(secure: Broker, javas_store: Path, tmp_path:
         options(
             secure,
             "MUTUAL",
-            **({"ssl__truststore__type": kind} if kind else {}),
             ssl__truststore__location=str(javas_store),
             ssl__truststore__password=PASSWORD,
             ssl__keystore__location=str(own),
@@ -216,31 +205,6 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path) -> No
         group.close()
 
 
-@pytest.mark.thorough("a broker restarts with another certificate")
-def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
-    """First the clients' stores have both authorities, then the broker a certificate of the new one."""
-    trust, new = tmp_path / "trust.p12", Authority(tmp_path)
-    keytool(*IMPORT, "old", "-file", str(authority(own).path), "-keystore", str(trust), "-storepass", PASSWORD)
-    given = options(own, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
-    group = membership(given)
-    source = RecordSource(dict(given.kafka), columns=KAFKA_ROW)
-    try:
-        source.assign({TP: (0, NO_END)})
-        begin = first(source, Records).next_offset
-        assert group.commit({TP: (3, "")}, 30) == {TP: 3}
-        keytool(*IMPORT, "new", "-file", str(new.path), "-keystore", str(trust), "-storepass", PASSWORD)
-        (own.directory / "broker.pem").write_text(new.identity("127.0.0.1").pem())
-        own.stop()
-        own.start()
-        assert group.commit({TP: (4, "")}, 60) == {TP: 4}
-        produce(own.bootstrap, TP.topic, 10)
-        assert first(source, Records).next_offset == begin + 10
-        assert source._librdkafka is None
-    finally:
-        source.close()
-        group.close()
-
-
 def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, javas_store: Path, tmp_path: Path) -> None:
     """Who asks tries again, and says so once; who watches is told of a delay; the clients are let go, whatever came of it."""
     trust, made = tmp_path / "trust.p12", tmp_path / "made.p12"
@@ -264,29 +228,3 @@ def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, java
         assert client.records() == ()
     finally:
         client.close()
-
-
-def test_clients_of_a_hand_over_are_let_go(
-    secure: Broker, javas_store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also where the query ends while it asks."""
-    closed: list[HandoverClient] = []
-    close = HandoverClient.close
-
-    def heard(client: HandoverClient) -> None:
-        closed.append(client)
-        close(client)
-
-    def ends(_: float) -> None:
-        raise CohortError("the query is ending")
-
-    monkeypatch.setattr(HandoverClient, "close", heard)
-    monkeypatch.setattr(handover, "ask", lambda client, timeout_ms, _: ask(client, timeout_ms, ends))
-    trust = javas_store.with_name("gone.p12")
-    trust.write_bytes(javas_store.read_bytes())
-    given = options(secure, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
-    trust.unlink()
-    with pytest.raises(CohortError, match="the query is ending"):
-        handover.take_over(given)
-    assert closed
-    assert any("No such file" in line and line.endswith("tried again") for line in caplog.messages)

@@ -150,21 +150,3 @@ def test_who_answers_with_nonsense_or_not_at_all(caplog: pytest.LogCaptureFixtur
                 client.metadata(MetadataQuestion(["t"]), 1)
             wait_until(lambda client=client: not client._thread.is_alive(), 20, "its end")  # type: ignore[misc]
     assert caplog.messages == []
-
-
-def test_what_our_client_cannot_honour_is_told_once(
-    mock_broker: MockCluster, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And librdkafka asks."""
-    caplog.set_level("INFO", "sparkcohort.cluster")
-    mock_broker.create_topic(topic)
-    client = ClusterClient({"bootstrap.servers": mock_broker.bootstrap, **ONLY_LIBRDKAFKAS})
-    try:
-        for _ in range(2):
-            assert topic in client.metadata(MetadataQuestion([topic]), 20).topics
-    finally:
-        client.close()
-    (line,) = [each.getMessage() for each in caplog.records if each.name == "sparkcohort.cluster"]
-    assert (
-        line == "the cluster is asked by librdkafka: no connection without librdkafka: the setting test.mock.broker.rtt"
-    )

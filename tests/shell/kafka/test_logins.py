@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
-from tests.kit.polled import complaint, first, poll_for
+from tests.kit.polled import first, poll_for
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.record_sources import by_librdkafka
@@ -139,16 +139,6 @@ def test_a_wrong_password_is_no_storm(door: Relay, mechanism: str, kind: str, ca
         source.close()
     assert 2 <= door.accepted <= 2 * (time.monotonic() - began) + 3
     assert len(caplog.messages) <= 5
-
-
-def test_a_password_that_reaches_the_broker_later(secure: Broker) -> None:
-    """While it is changed the client that fetches waits; it needs no other, and no restart."""
-    secure.admin.add_users("SCRAM-SHA-512", {"bob": "an older one"})
-    with fetching_from(conf(secure.sasl_bootstrap, "SCRAM-SHA-512")) as source:
-        assert complaint(source) == {KafkaError._AUTHENTICATION}
-        secure.admin.add_users("SCRAM-SHA-512", USERS)
-        assert first(source, Records).next_offset == 10
-        assert source._librdkafka is None
 
 
 @pytest.mark.thorough("a broker is stopped and started")

@@ -86,7 +86,6 @@ class RecordSource:
         self.malformed: Counter[tuple[str, str]] = Counter()
         self.cluster = ClusterClient(conf)
         """For other questions to the same cluster."""
-        self._process = os.getpid()
         self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
         # Until when a partition waits for a schema or the next poll; nothing of it is fetched.
         self._resume_at: dict[TopicPartition, float] = {}
@@ -163,8 +162,6 @@ class RecordSource:
         """
         if self._closed:
             raise RuntimeError("the source is closed")
-        if os.getpid() != self._process:  # two would read from one connection
-            raise RuntimeError("the source is that of the process which forked this one")
         if self._fetcher is None and time.monotonic() >= self._return_at:
             self._return()
         self._resume()
