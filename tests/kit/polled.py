@@ -1,14 +1,37 @@
-"""What a source of record batches tells, polled until it has told it."""
+"""A source of record batches, and what it tells, polled until it has told it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.events import Event, Records
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.waiting import wait_until
+
+NO_END = 2**63 - 1
+
+
+@contextmanager
+def fetching(
+    conf: Mapping[str, Any],
+    tp: TopicPartition,
+    start: int = 0,
+    *,
+    columns: Columns = KAFKA_ROW,
+    kind: Callable[..., RecordSource] = RecordSource,
+) -> Iterator[RecordSource]:
+    """A source of one partition, without an end."""
+    source = kind(conf, columns=columns)
+    try:
+        source.assign({tp: (start, NO_END)})
+        yield source
+    finally:
+        source.close()
 
 
 def first(source: RecordSource, kind: type[Event]) -> Any:

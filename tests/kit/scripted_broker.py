@@ -8,7 +8,7 @@ Usage::
     broker.speaks[FETCH] = 12                                       # from the next connection on
     broker.shown_port = relay.port                                  # where it says that the leader is, see ``relay``
 
-    ScriptedBroker(script, host=b"elsewhere", port=70_000)         # where it says that the leader is
+    ScriptedBroker(script, host=b"elsewhere")                       # where it says that the leader is
     ScriptedBroker(script, logins=Logins({"bob": "secret"}))        # wants a login, see ``scripted_login``
 """
 
@@ -53,19 +53,18 @@ class ScriptedBroker:
         nodes: int = 1,
         said: bytes | None = None,
         host: bytes = b"127.0.0.1",
-        port: int | None = None,
         logins: Logins | None = None,
     ) -> None:
         """Listen; ``said`` is what it says for the length of any answer to Fetch."""
         self.speaks = {api: versions[0] for api, versions in VERSIONS.items()} | (
             dict.fromkeys((SASL_HANDSHAKE, SASL_AUTHENTICATE), 1) if logins else {}
         )
-        self._host, self.shown_port, self._logins = host, port, logins
+        self._host, self._logins = host, logins
         self.counts: Counter[int | str] = Counter()
         self._script, self.leader, self._nodes, self._said = script, leader, nodes, said
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._port: int = self._listener.getsockname()[1]
-        self.bootstrap = f"127.0.0.1:{self._port}"
+        self.shown_port: int = self._listener.getsockname()[1]
+        self.bootstrap = f"127.0.0.1:{self.shown_port}"
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, name="scripted-broker", daemon=True).start()
 
@@ -108,9 +107,9 @@ class ScriptedBroker:
 
     def _metadata(self, number: int) -> bytes:
         host = varint(len(self._host) + 1) + self._host
-        port = self._port if self.shown_port is None else self.shown_port
         nodes = b"".join(
-            struct.pack(">i", node + 1) + host + struct.pack(">i", port) + b"\0\0" for node in range(self._nodes)
+            struct.pack(">i", node + 1) + host + struct.pack(">i", self.shown_port) + b"\0\0"
+            for node in range(self._nodes)
         )
         led = struct.pack(">hiii", 0, 0, self.leader, 1) + b"\1\1\1\0"
         topic = struct.pack(">h", 0) + b"\2t" + TOPIC_ID + b"\0\2" + led + struct.pack(">ix", 0)

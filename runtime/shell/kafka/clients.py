@@ -16,7 +16,7 @@ from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka import client_log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
-from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
+from sparkcohort.runtime.shell.kafka.tokens import with_tokens
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.client_defaults import DRIVER, DRIVER_CONSUMERS, DRIVER_FORCED
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN
@@ -47,6 +47,16 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
         raise CohortError(f"the Kafka client cannot be made: {redact_text(text_of(error), conf)}") from None
 
 
+def with_credentials(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with a provider's tokens and the certificates of a trust store.  Raises KafkaException."""
+    try:
+        return with_trusted_certificates(with_tokens(settings))
+    except NoToken as error:
+        raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, str(error))) from None
+    except ValueError as error:  # of a trust store
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
+
+
 def new_admin(conf: Mapping[str, str]) -> AdminClient:
     """An administrator with the same settings, less those of consumers.  Raises KafkaException."""
     settings = {
@@ -54,11 +64,7 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     try:
-        return AdminClient(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
-    except NoToken as error:
-        raise as_refusal(error) from None
-    except ValueError as error:  # of a trust store
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
+        return AdminClient(paced(with_credentials(settings)), logger=log)
     except KafkaException as error:  # which may quote a setting: redacted here, for every caller
         text = redact_text(str(inner.str() if (inner := error_of(error)) is not None else error), conf)
         raise KafkaException(KafkaError(code_of(error), text)) from None

@@ -74,27 +74,26 @@ def _region(config: Mapping[str, str], servers: str) -> str:
 
 
 def _assumed_role(config: Mapping[str, str], region: str) -> Any:
-    """A role's credentials, asked for when the token is signed."""
+    """A role's credentials, asked for of AWS's token service, as the signer takes them."""
     import boto3  # noqa: PLC0415  an extra
     from botocore.config import Config  # noqa: PLC0415
-    from botocore.credentials import CredentialProvider, Credentials  # noqa: PLC0415
+    from botocore.credentials import EnvProvider  # noqa: PLC0415
 
-    class AssumedRole(CredentialProvider):  # type: ignore[misc]
-        """As the signer wants it."""
-
-        def load(self) -> Any:
-            """Ask AWS's token service."""
-            session = boto3.Session(
-                profile_name=config.get("awsProfileName"),
-                aws_access_key_id=config.get("awsRoleAccessKeyId"),
-                aws_secret_access_key=config.get("awsRoleSecretAccessKey"),
-                aws_session_token=config.get("awsRoleSessionToken"),
-            )
-            service = session.client("sts", region_name=config.get("awsStsRegion", region), config=Config(**_LIMITS_S))
-            more = {"ExternalId": config["awsRoleExternalId"]} if "awsRoleExternalId" in config else {}
-            role = service.assume_role(
-                RoleArn=config["awsRoleArn"], RoleSessionName=config.get("awsRoleSessionName", _SESSION), **more
-            )["Credentials"]
-            return Credentials(role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
-
-    return AssumedRole()
+    session = boto3.Session(
+        profile_name=config.get("awsProfileName"),
+        aws_access_key_id=config.get("awsRoleAccessKeyId"),
+        aws_secret_access_key=config.get("awsRoleSecretAccessKey"),
+        aws_session_token=config.get("awsRoleSessionToken"),
+    )
+    service = session.client("sts", region_name=config.get("awsStsRegion", region), config=Config(**_LIMITS_S))
+    more = {"ExternalId": config["awsRoleExternalId"]} if "awsRoleExternalId" in config else {}
+    role = service.assume_role(
+        RoleArn=config["awsRoleArn"], RoleSessionName=config.get("awsRoleSessionName", _SESSION), **more
+    )["Credentials"]
+    return EnvProvider(
+        {
+            "AWS_ACCESS_KEY_ID": role["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": role["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": role["SessionToken"],
+        }
+    )

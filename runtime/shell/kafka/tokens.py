@@ -15,8 +15,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
 
 log = logging.getLogger("sparkcohort.tokens")
@@ -214,8 +212,3 @@ def await_token(conf: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None
     source = source_of(conf)
     if source is not None:
         source.token(patience_s=patience_s)
-
-
-def as_refusal(error: NoToken) -> KafkaException:
-    """The error as clients tell of a login that is refused."""
-    return KafkaException(KafkaError(KafkaError._AUTHENTICATION, str(error)))

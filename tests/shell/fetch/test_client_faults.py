@@ -8,8 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psutil
@@ -18,18 +17,16 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.events import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
-from tests.kit.polled import complaint
+from tests.kit.polled import complaint, fetching
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.scripted_broker import Script, ScriptedBroker, fetched, partition
 from tests.kit.waiting import wait_until
 
-NO_END = 2**63 - 1
 TP = TopicPartition("t", 0)
 YOUNG = {"topic_metadata_refresh_interval_ms": 100, "socket_timeout_ms": 60_000}
 DATA = encode(Batch(0, tuple(Record(n, value=b"v") for n in range(10))))
@@ -41,18 +38,10 @@ def slow(number: int) -> bytes:
     return fetched(number, partition(end=0))
 
 
-@contextmanager
-def fetching_from(bootstrap: str, **conf: Any) -> Iterator[RecordSource]:
-    """A source of the partition, from its beginning."""
-    source = RecordSource(
-        {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in conf.items()}},
-        columns=KAFKA_ROW_WITH_HEADERS,
-    )
-    source.assign({TP: (0, NO_END)})
-    try:
-        yield source
-    finally:
-        source.close()
+def fetching_from(bootstrap: str, **conf: Any) -> AbstractContextManager[RecordSource]:
+    """A source of the partition, from its beginning; ``_`` in ``conf`` is a dot."""
+    settings = {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in conf.items()}}
+    return fetching(settings, TP, columns=KAFKA_ROW_WITH_HEADERS)
 
 
 def polled_for(source: RecordSource, seconds: float) -> list[Event]:
@@ -91,20 +80,13 @@ def test_no_answer_makes_a_storm(script: Script, nodes: int) -> None:
     assert used < 0.5
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "words"),
-    [
-        (b"two\nlines", None, r"two\nlines"),
-        (b"127.0.0.1", 70_000, "127.0.0.1:70000, which is no port"),
-    ],
-)
-def test_a_broker_whose_address_is_none(host: bytes, port: int | None, words: str) -> None:
+def test_a_broker_whose_address_is_none() -> None:
     """It is left out and named; nothing is raised, and the cluster isn't asked without a pace."""
     script: Script = lambda number: fetched(number, partition())  # noqa: E731
-    with ScriptedBroker(script, host=host, port=port) as broker, fetching_from(broker.bootstrap) as source:
+    with ScriptedBroker(script, host=b"two\nlines") as broker, fetching_from(broker.bootstrap) as source:
         assert polled_for(source, 0.6) == []
         assert source.complaints == {KafkaError._TRANSPORT}
-        assert words in source.last_error
+        assert r"two\nlines" in source.last_error
         assert source.last_error.isprintable()
         assert len(source.last_error) < 300
         assert 1 <= broker.counts[METADATA] <= 10
@@ -146,28 +128,6 @@ def test_nothing_stays_open(mock_broker: MockCluster) -> None:
             for _ in range(number % 6):
                 source.poll(0.001)
     wait_until(lambda: held()[0] <= before and held()[1] == 0, 20, "what was open to be closed")
-
-
-def test_work_that_gets_no_thread_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked is told so, as of any failure, and tries again; nobody waits for what never began."""
-    jobs, heard = BackgroundWork(), list[object]()
-
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as short:
-        short.setattr(threading.Thread, "start", refuse)
-        jobs.start(lambda: 1, heard.append)
-    jobs.deliver()
-    assert isinstance(heard[0], OSError) and "can't start new thread" in str(heard[0])
-    jobs.start(lambda: 1, heard.append)
-
-    def delivered() -> bool:
-        jobs.deliver()
-        return heard[1:] == [1]
-
-    wait_until(delivered, 5, "the work")
-    jobs.close()
 
 
 SHORT = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,15 @@ from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
-from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
 from tests.kit.join import join
-from tests.kit.polled import complaint, first
+from tests.kit.polled import complaint, fetching, first
 from tests.kit.produce import produce
 from tests.kit.record_sources import by_librdkafka
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a broker is stopped and started again
-NO_END = 2**63 - 1
 TP = TopicPartition("certificates", 0)
 PASSWORD = "changeit"
 IMPORT = ("-importcert", "-noprompt", "-alias")
@@ -45,9 +44,9 @@ def secure(guarded: Broker) -> Broker:
     return guarded
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def own() -> Iterator[Broker]:
-    """One that is stopped; the second test with it leaves it with the certificate of another authority."""
+    """One that is stopped."""
     with Broker(tls=True) as one:
         one.admin.create_topic(TP.topic)
         produce(one.bootstrap, TP.topic, 10)
@@ -73,14 +72,9 @@ def assert_reads(given: SourceOptions) -> None:
     assert TP.topic in clients.new_consumer(conf).list_topics(TP.topic, timeout=20).topics
     assert TP.topic in clients.new_admin(conf).list_topics(TP.topic, timeout=20).topics
     for kind in (by_librdkafka, RecordSource):
-        source = kind(conf, columns=KAFKA_ROW)
-        source.assign({TP: (0, NO_END)})
-        try:
+        with fetching(conf, TP, kind=kind) as source:
             assert first(source, Records).next_offset == 10
-            if kind is RecordSource:
-                assert source._librdkafka is None  # it could do by itself what was asked
-        finally:
-            source.close()
+            assert (source._librdkafka is None) == (kind is RecordSource), "it could do by itself what was asked"
 
 
 def test_pem_as_text(secure: Broker) -> None:
@@ -179,10 +173,11 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path) -> No
     mine, ends = tmp_path / "me.pem", dt.datetime.now(dt.UTC) + dt.timedelta(seconds=20)
     mine.write_text(authority(own).identity("127.0.0.1", ends=ends).pem())
     given = options(own, "MUTUAL", ssl__ca__location=str(authority(own).path), ssl__keystore__location=str(mine))
-    group, looking = membership(given), ClusterClient(given.kafka)
-    source = RecordSource(dict(given.kafka), columns=KAFKA_ROW)
-    try:
-        source.assign({TP: (0, NO_END)})
+    with (
+        closing(membership(given)) as group,
+        closing(ClusterClient(given.kafka)) as looking,
+        fetching(given.kafka, TP) as source,
+    ):
         assert first(source, Records).next_offset == 10
         assert looks(looking)
         assert group.commit({TP: (1, "")}, 30) == {TP: 1}
@@ -199,10 +194,6 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path) -> No
         produce(own.bootstrap, TP.topic, 10)
         assert first(source, Records).next_offset == 20
         assert source._librdkafka is None
-    finally:
-        source.close()
-        looking.close()
-        group.close()
 
 
 def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, javas_store: Path, tmp_path: Path) -> None:

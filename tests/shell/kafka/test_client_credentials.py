@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,14 @@ from sparkcohort.runtime.shell.kafka import clients, tokens
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
-from tests.kit.polled import read_to
+from tests.kit.polled import fetching, poll_for, read_to
 from tests.kit.produce import produce
 from tests.kit.record_sources import by_librdkafka
 from tests.kit.token_endpoint import SECRET, TokenEndpoint
 from tests.kit.waiting import wait_until
 
-NO_END = 2**63 - 1
 LEAST = {"subscribe": "t", "group.id": "g"}
 
 
@@ -55,8 +52,7 @@ def test_all_kinds_of_clients_log_in(guarded: Broker, topic: str, tmp_path: Path
         trust = {"https__ca__location": str(authority.path)}
         conf = conf_of(endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__scope="a b", **trust)
         for kind in (RecordSource, by_librdkafka):
-            with closing(kind(conf, columns=KAFKA_ROW)) as source:
-                source.assign({TopicPartition(topic, 0): (0, NO_END)})
+            with fetching(conf, TopicPartition(topic, 0), kind=kind) as source:
                 read_to(source, 10)
         assert topic in clients.new_admin(conf).list_topics(topic, timeout=20).topics
         ((headers, form),) = endpoint.requests
@@ -162,21 +158,13 @@ def test_a_secret_that_is_wrong(guarded: Broker, caplog: pytest.LogCaptureFixtur
         conf = conf_of(
             endpoint, guarded.at["SASL_PLAINTEXT"], sasl__oauthbearer__client__secret="Wr0ng-Secret-of-alice"
         )
-        source = RecordSource(conf, columns=KAFKA_ROW)
-        source.assign({TopicPartition("t", 0): (0, NO_END)})
-
-        def complains() -> bool:
-            source.poll(0.1)
-            return "invalid_client" in source.last_error
-
-        wait_until(complains, 60, "a complaint", every_s=0)
-        with pytest.raises(NoToken, match="HTTP 401 invalid_client") as error:
-            tokens.await_token(conf, patience_s=0)
-        ends = time.monotonic() + 3
-        while time.monotonic() < ends:
-            source.poll(0.1)
-        assert len(endpoint.requests) <= 6
-        source.close()
+        with fetching(conf, TopicPartition("t", 0)) as source:
+            complains = lambda: source.poll(0.1) or "invalid_client" in source.last_error  # noqa: E731
+            wait_until(complains, 60, "a complaint", every_s=0)
+            with pytest.raises(NoToken, match="HTTP 401 invalid_client") as error:
+                tokens.await_token(conf, patience_s=0)
+            poll_for(lambda: source.poll(0.1), 3)
+            assert len(endpoint.requests) <= 6
         blob = endpoint.requests[0][0]["Authorization"].removeprefix("Basic ")
     for text in (str(error.value), source.last_error, caplog.text):
         assert SECRET not in text

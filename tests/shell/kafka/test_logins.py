@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -20,10 +19,9 @@ from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, Range
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
-from tests.kit.polled import first, poll_for
+from tests.kit.polled import fetching, first, poll_for
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.record_sources import by_librdkafka
@@ -32,7 +30,6 @@ from tests.kit.scripted_broker import ScriptedBroker, fetched, partition
 from tests.kit.scripted_login import SASL_AUTHENTICATE, Logins
 from tests.kit.waiting import wait_until
 
-NO_END = 2**63 - 1
 TP = TopicPartition("t", 0)
 USERS = {"bob": "secret-of-bob"}
 DATA = encode(Batch(0, tuple(Record(n, value=b"v") for n in range(10))))
@@ -51,23 +48,12 @@ def conf(bootstrap: str, mechanism: str, **more: Any) -> dict[str, Any]:
     return given | {name.replace("_", "."): value for name, value in more.items()}
 
 
-@contextmanager
-def fetching_from(settings: dict[str, Any]) -> Iterator[RecordSource]:
-    """A source of the partition, from its beginning."""
-    source = RecordSource(settings, columns=KAFKA_ROW)
-    source.assign({TP: (0, NO_END)})
-    try:
-        yield source
-    finally:
-        source.close()
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_refusal_by_the_broker_is_tried_again(mechanism: str) -> None:
     """Ever more slowly, by the client that fetches; when the broker knows the password all goes on there."""
     logins = Logins(USERS)
     logins.refuses = "not\nyet\x1b[2J"
-    with ScriptedBroker(script, logins=logins) as broker, fetching_from(conf(broker.bootstrap, mechanism)) as source:
+    with ScriptedBroker(script, logins=logins) as broker, fetching(conf(broker.bootstrap, mechanism), TP) as source:
         poll_for(lambda: source.poll(0.1), 2)
         assert 3 <= broker.counts["connections"] <= 7
         assert source.complaints == {KafkaError._AUTHENTICATION}
@@ -133,10 +119,8 @@ def test_a_wrong_password_is_no_storm(door: Relay, mechanism: str, kind: str, ca
         poll_for(lambda: polled.poll(0.1), 2)
         polled.close()
     else:
-        source = (RecordSource if kind == "ours" else by_librdkafka)(settings, columns=KAFKA_ROW)
-        source.assign({TP: (0, NO_END)})
-        poll_for(lambda: source.poll(0.1), 2)
-        source.close()
+        with fetching(settings, TP, kind=RecordSource if kind == "ours" else by_librdkafka) as source:
+            poll_for(lambda: source.poll(0.1), 2)
     assert 2 <= door.accepted <= 2 * (time.monotonic() - began) + 3
     assert len(caplog.messages) <= 5
 

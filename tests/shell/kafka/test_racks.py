@@ -28,19 +28,17 @@ def started(bootstrap: str, topic: str, **more: str) -> Iterator[LogEnds]:
         ends.close()
 
 
-@pytest.mark.parametrize("option", ["client__rack", "client__rack__env"])
-def test_where_replicas_are_is_asked_of_the_cluster(broker: Broker, topic: str, option: str) -> None:
-    """With an option that gives members racks."""
+@pytest.mark.parametrize(
+    ("options", "racks"),
+    [({"client__rack": "ZONE"}, {"rack-1"}), ({"client__rack__env": "ZONE"}, {"rack-1"}), ({}, None)],
+)
+def test_where_replicas_are_is_asked_of_the_cluster(
+    broker: Broker, topic: str, options: dict[str, str], racks: set[str] | None
+) -> None:
+    """With an option that gives members racks; without one they count for nothing, although the cluster tells them."""
     broker.admin.create_topic(topic, 3)
-    with started(broker.bootstrap, topic, **{option: "ZONE"}) as ends:
-        assert ends.racks() == {topic: [{"rack-1"}] * 3}
-
-
-def test_racks_count_for_nothing_where_no_option_gives_members_racks(broker: Broker, topic: str) -> None:
-    """Although the cluster tells them."""
-    broker.admin.create_topic(topic, 1)
-    with started(broker.bootstrap, topic) as ends:
-        assert ends.racks() == {}
+    with started(broker.bootstrap, topic, **options) as ends:
+        assert ends.racks() == ({topic: [racks] * 3} if racks else {})
 
 
 def test_members_are_assigned_what_is_near_them(mock_broker: MockCluster) -> None:

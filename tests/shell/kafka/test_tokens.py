@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, Range
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
-from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
-from tests.kit.polled import read_to
+from tests.kit.polled import fetching, read_to
 from tests.kit.produce import produce
 from tests.kit.record_sources import by_librdkafka
 from tests.kit.scripted_broker import ScriptedBroker
@@ -35,7 +34,6 @@ from tests.kit.tokens import Desk, token, token_conf, token_options
 from tests.kit.waiting import wait_until
 
 TP = TopicPartition("tokens", 0)
-NO_END = 2**63 - 1
 LIFE_S = of_tier(quick=4.0, thorough=5.0)
 KINDS: dict[str, Any] = {"ours": RecordSource, "librdkafka": by_librdkafka}
 
@@ -71,14 +69,8 @@ def told(source: RecordSource, words: str) -> bool:
 @contextmanager
 def all_kinds(conf: Mapping[str, str], start: int) -> Iterator[dict[str, RecordSource]]:
     """A source of each kind, at the same place."""
-    sources: dict[str, RecordSource] = {name: kind(conf, columns=KAFKA_ROW) for name, kind in KINDS.items()}
-    try:
-        for source in sources.values():
-            source.assign({TP: (start, NO_END)})
-        yield sources
-    finally:
-        for source in sources.values():
-            source.close()
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(fetching(conf, TP, start, kind=kind)) for name, kind in KINDS.items()}
 
 
 def test_tokens_that_end_while_records_are_read(broker: Broker, desk: Desk) -> None:
@@ -160,16 +152,12 @@ def test_a_refused_token_is_made_anew(broker: Broker, desk: Desk) -> None:
     desk.become("", lifetime_s=300)  # Kafka refuses tokens without a subject
     conf = token_conf(broker.at["SASL_PLAINTEXT"], desk)
     start = broker.admin.ends(TP.topic)[0]
-    source = RecordSource(conf, columns=KAFKA_ROW)
-    source.assign({TP: (start, NO_END)})
-    try:
+    with fetching(conf, TP, start) as source:
         wait_until(lambda: told(source, "refused the login by OAUTHBEARER"), 30, "a refusal", every_s=0)
         assert "kafka.sasl.oauthbearer.provider" in source.last_error
         desk.become("alice")
         produce(broker.bootstrap, TP.topic, 10, partitions=1)
         assert read_to(source, start + 10) == list(range(start, start + 10))
-    finally:
-        source.close()
 
 
 @pytest.mark.usefixtures("soon")
@@ -226,11 +214,9 @@ class Quoting(Logins):
 def test_a_broker_that_quotes_the_token(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever it says, the token gets into no message."""
     caplog.set_level("DEBUG")
-    with ScriptedBroker(lambda _: b"", logins=Quoting({})) as broker:
-        source = RecordSource(token_conf(broker.bootstrap, desk), columns=KAFKA_ROW)
-        source.assign({TP: (0, NO_END)})
+    logins = ScriptedBroker(lambda _: b"", logins=Quoting({}))
+    with logins as broker, fetching(token_conf(broker.bootstrap, desk), TP) as source:
         wait_until(lambda: told(source, "auth=Bearer [redacted]"), 20, "the refusal", every_s=0)
-        source.close()
     assert not [line for line in [*caplog.messages, source.last_error] if "eyJ" in line]
 
 

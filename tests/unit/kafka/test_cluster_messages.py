@@ -101,22 +101,9 @@ def test_a_group() -> None:
 
 def test_a_question_where_epochs_end() -> None:
     """OffsetForLeaderEpochRequest v4: as a consumer, the leader's own epoch before the one that is asked about."""
-    body = (
-        int32(-1)
-        + b"\3"
-        + b"\2a"
-        + b"\3"
-        + int32(0)
-        + int32(7)
-        + int32(3)
-        + b"\0"
-        + int32(5)
-        + int32(8)
-        + int32(6)
-        + b"\0"
-        + b"\0"
-    )
-    body += b"\2b" + b"\2" + int32(1) + int32(2) + int32(1) + b"\0" + b"\0" + b"\0"
+    a = b"\2a" + b"\3" + int32(0) + int32(7) + int32(3) + b"\0" + int32(5) + int32(8) + int32(6) + b"\0" + b"\0"
+    b = b"\2b" + b"\2" + int32(1) + int32(2) + int32(1) + b"\0" + b"\0"
+    body = int32(-1) + b"\3" + a + b + b"\0"
     assert EpochEndsQuestion({"a": {0: (7, 3), 5: (8, 6)}, "b": {1: (2, 1)}}).body() == body
 
 
@@ -144,20 +131,12 @@ def test_a_leave_group_request() -> None:
     assert LeaveQuestion("g", {"m": "i"}).body() == b"\2g" + b"\2" + b"\2m" + b"\2i" + b"\0" + b"\0"
 
 
-LEFT = (
-    int32(5)
-    + b"\0"
-    + int32(0)
-    + int16(0)
-    + b"\3"
-    + b"\2m"
-    + b"\2i"
-    + int16(0)
-    + b"\0"
-    + b"\2n"
-    + b"\0"
-    + int16(25)
-    + b"\0\0"
+LEFT = b"".join(
+    (
+        int32(5) + b"\0" + int32(0) + int16(0) + b"\3",
+        b"\2m" + b"\2i" + int16(0) + b"\0",
+        b"\2n" + b"\0" + int16(25) + b"\0" + b"\0",
+    )
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,18 +136,6 @@ METADATA = b"".join(
 )
 
 
-def test_a_metadata_answer() -> None:
-    """MetadataResponse v12: brokers with their racks, leaders with their epochs and replicas, topics that are not there."""
-    assert metadata_answer(METADATA, len(METADATA), 9) == Metadata(
-        {1: Node("h", 9092), 2: Node("h2", 9093)},
-        {
-            "t": Topic(0, ONE, {0: PartitionLeader(0, 1, 7, (1,)), 1: PartitionLeader(5, -1, -1)}),
-            "u": Topic(3, NO_ID, {}),
-        },
-        racks={2: "r2"},
-    )
-
-
 METADATA_7 = b"".join(
     (
         int32(9) + int32(0),  # header, throttle
@@ -161,18 +150,19 @@ METADATA_7 = b"".join(
 )
 
 
-def read_metadata_7(data: Any, size: int, number: int) -> Metadata:
-    """MetadataResponse v7."""
-    return metadata_answer(data, size, number, 7)
+read_metadata_7 = partial(metadata_answer, version=7)
 
 
-def test_a_metadata_answer_without_ids() -> None:
-    """MetadataResponse v7: the same but for the ids."""
-    assert METADATA_VERSION != 7
-    assert read_metadata_7(METADATA_7, len(METADATA_7), 9) == Metadata(
+@pytest.mark.parametrize(
+    ("read", "data", "topic_id"), [(metadata_answer, METADATA, ONE), (read_metadata_7, METADATA_7, NO_ID)]
+)
+def test_a_metadata_answer(read: Callable[..., Metadata], data: bytes, topic_id: bytes) -> None:
+    """MetadataResponse v12, and v7, which has no ids."""
+    assert METADATA_VERSION == 12
+    assert read(data, len(data), 9) == Metadata(
         {1: Node("h", 9092), 2: Node("h2", 9093)},
         {
-            "t": Topic(0, NO_ID, {0: PartitionLeader(0, 1, 7, (1,)), 1: PartitionLeader(5, -1, -1, ())}),
+            "t": Topic(0, topic_id, {0: PartitionLeader(0, 1, 7, (1,)), 1: PartitionLeader(5, -1, -1)}),
             "u": Topic(3, NO_ID, {}),
         },
         racks={2: "r2"},
@@ -252,14 +242,7 @@ FETCHED_11 = b"".join(
 )
 
 
-def read_fetched_12(data: Any, size: int, number: int) -> FetchAnswer:
-    """FetchResponse v12."""
-    return fetch_answer(data, size, number, 12)
-
-
-def read_fetched_11(data: Any, size: int, number: int) -> FetchAnswer:
-    """FetchResponse v11."""
-    return fetch_answer(data, size, number, 11)
+read_fetched_12, read_fetched_11 = partial(fetch_answer, version=12), partial(fetch_answer, version=11)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 from collections import deque
@@ -32,11 +31,7 @@ class BackgroundWork:
 
     def start(self, work: Callable[[], T], callback: Callable[[T | Exception], None]) -> None:
         """Do ``work`` elsewhere; ``callback`` takes its result or error in ``deliver``.  After ``close`` a transport is closed instead."""
-        thread = threading.Thread(target=partial(self._run, work, callback), name="cohort-fetch-job", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # none to be had now: as if the work had failed, which is tried again
-            self._add(OSError(errno.EAGAIN, str(error)), callback)
+        threading.Thread(target=partial(self._run, work, callback), name="cohort-fetch-job", daemon=True).start()
 
     def _run(self, work: Callable[[], T], callback: Callable[[T | Exception], None]) -> None:
         result: T | Exception
@@ -44,9 +39,6 @@ class BackgroundWork:
             result = work()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the thread that asked
             result = error
-        self._add(result, callback)
-
-    def _add(self, result: T | Exception, callback: Callable[[T | Exception], None]) -> None:
         with self._lock:
             if not self._closed:
                 self._done.append((callback, result))

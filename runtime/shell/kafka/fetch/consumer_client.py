@@ -16,12 +16,13 @@ from operator import is_, itemgetter
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
+from sparkcohort.runtime.shell.kafka.clients import with_credentials
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.kafka.fetch.events import (
     BATCH_RECORDS,
@@ -34,9 +35,6 @@ from sparkcohort.runtime.shell.kafka.fetch.events import (
     timestamp_error,
 )
 from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
-from sparkcohort.runtime.shell.kafka.token_provider import NoToken
-from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
-from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings import value_of
 from sparkcohort.runtime.values.columns import Column, Columns, Field
 from sparkcohort.runtime.values.types import STRING
@@ -75,12 +73,7 @@ class ConsumerClient:
         self._batch_bytes = batch_bytes
         self._mean_size = batch_bytes / CHUNK  # until some are known
         self._broken = False  # a partition was
-        try:
-            settings = with_trusted_certificates(settings_of(with_tokens(conf)))
-        except NoToken as error:
-            raise as_refusal(error) from None
-        except ValueError as error:  # of a trust store
-            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
+        settings = with_credentials(settings_of(conf))
         self._consumer = Consumer({**settings, "error_cb": on_error}, logger=CLIENT_LOG)
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:

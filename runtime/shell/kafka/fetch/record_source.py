@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 
 SWITCH = "COHORT_NATIVE"
 BY_LIBRDKAFKA = "librdkafka"
-RETURN_S, MOST_RETURN_S = (
-    300.0,
-    3600.0,
-)  # after so long our own client is tried again; doubled each time that was in vain
+RETURN_S = 600.0  # after so long our own client is tried again
 HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
 
 _log = logging.getLogger("sparkcohort.record_source")
@@ -90,7 +87,7 @@ class RecordSource:
         # Until when a partition waits for a schema or the next poll; nothing of it is fetched.
         self._resume_at: dict[TopicPartition, float] = {}
         self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
-        self._return_at, self._return_s = float("inf"), RETURN_S
+        self._return_at = float("inf")
         self._throttled_s = 0.0  # by our own clients before this one
         self._closed = False
         self._fetcher: FetchClient | None = None
@@ -220,21 +217,20 @@ class RecordSource:
     # --- from one client to the other -----------------------------------------------------------------------
 
     def _hand_over(self, fetcher: FetchClient) -> None:
-        _log.info("records are fetched by librdkafka for %g minutes: %s", self._return_s / 60, fetcher.given_up)
+        _log.info("records are fetched by librdkafka for %g minutes: %s", RETURN_S / 60, fetcher.given_up)
         self._librdkafka = self._new_consumer()
         self._throttled_s += fetcher.throttled_s
         self._fetcher = None
         fetcher.close()
         self._go_on()
-        self._return_at = time.monotonic() + self._return_s
-        self._return_s = min(2 * self._return_s, MOST_RETURN_S)
+        self._return_at = time.monotonic() + RETURN_S
 
     def _return(self) -> None:
         """Try our own client again; all partitions go on there, from where they stand."""
         reason = self._open_fetcher()
         if reason:
             _log.info("records are fetched by librdkafka: %s", reason)
-            self._return_at = time.monotonic() + self._return_s
+            self._return_at = time.monotonic() + RETURN_S
             return
         _log.info("fetching records without librdkafka is tried again")
         if self._librdkafka is not None:
