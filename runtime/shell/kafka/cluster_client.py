@@ -40,7 +40,6 @@ from sparkcohort.runtime.shell.kafka.librdkafka_questions import LibrdkafkaQuest
 from sparkcohort.runtime.shell.kafka.question_link import BrokerRequest, QuestionLink
 from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
-    Distrusted,
     Settings,
     TransportError,
     UnsupportedBroker,
@@ -57,7 +56,7 @@ SILENT_S: Final = 3.0
 MOST_REFUSALS: Final = (
     2  # of one question: another broker may know of a new password already, all others needn't be asked
 )
-_TELLING: Final = (TransportError, UnsupportedBroker, ConnectionRefused, Distrusted)
+_TELLING: Final = (TransportError, UnsupportedBroker, ConnectionRefused)
 """Of several brokers' failures the last of these kinds is the answer."""
 
 

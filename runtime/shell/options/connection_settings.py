@@ -48,13 +48,10 @@ class TransportError(Exception):
 
 
 class ConnectionRefused(TransportError):
-    """The broker refuses the login, maybe only for now: a new password may not have reached all brokers yet."""
+    """The broker refuses the login, maybe only for now: a new password may not have reached all brokers yet.
 
-
-class Distrusted(ConnectionRefused):
-    """We don't trust the broker: its certificate is not trusted, or it did not prove that it knows the password.
-
-    librdkafka must not be tried then: it may check less.
+    Or we refuse the broker: its certificate is not trusted, or it did not prove that it knows the password.  librdkafka must not be
+    tried then: it may check less.
     """
 
 

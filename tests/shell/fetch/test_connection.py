@@ -22,7 +22,6 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
 from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
 from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
-    Distrusted,
     Settings,
     TransportError,
 )
@@ -139,7 +138,7 @@ def test_a_list_of_revoked_certificates(guarded: Broker, tmp_path: Path) -> None
     connection.connect(host, int(port), settings, 20).close()
     path.with_suffix(".new").write_text(authority(guarded).revoking(serial))
     path.with_suffix(".new").rename(path)
-    with pytest.raises(Distrusted, match="certificate revoked"):
+    with pytest.raises(ConnectionRefused, match="certificate revoked"):
         connection.connect(host, int(port), settings, 20)
 
 

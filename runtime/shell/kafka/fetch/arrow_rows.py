@@ -15,7 +15,6 @@ from sparkcohort.runtime.values.columns import HEADERS, Columns
 from sparkcohort.runtime.values.types import TIMESTAMP as SPARK_TIMESTAMP
 
 HEADERS_LIST = arrow_type(HEADERS)
-HEADER = HEADERS_LIST.value_type
 TIMESTAMP = arrow_type(SPARK_TIMESTAMP)
 
 

@@ -37,7 +37,6 @@ from sparkcohort.runtime.shell.kafka.tokens import TokenSource, source_of
 from sparkcohort.runtime.shell.options.connection_settings import (
     BEARER,
     ConnectionRefused,
-    Distrusted,
     Settings,
     TransportError,
     UnsupportedBroker,
@@ -145,8 +144,8 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
     """Connect and log in, within ``timeout_s`` (or ``socket.connection.setup.timeout.ms``, if that is less).
 
     All addresses of the name are tried in turn, each with an equal share of the time that is left.  Blocks; resolving
-    the name takes as long as the system likes.  Raises ConnectionRefused for what another try won't change soon, Distrusted where
-    we do not trust the broker, UnsupportedBroker where it needs librdkafka, else TransportError.
+    the name takes as long as the system likes.  Raises ConnectionRefused for what another try won't change soon,
+    UnsupportedBroker where it needs librdkafka, else TransportError.
     """
     deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
     server = joined(host, port)
@@ -311,8 +310,6 @@ class _Setup:
             raise TransportError(
                 f"{self._server} closed the connection during the TLS handshake; {_PLAINTEXT}"
             ) from None
-        except ssl.SSLCertVerificationError as error:
-            raise Distrusted(f"{self._server} {_tls_words(error)}") from None
         except ssl.SSLError as error:
             raise ConnectionRefused(f"{self._server} {_tls_words(error)}") from None
         except (OSError, ValueError) as error:
@@ -338,7 +335,7 @@ class _Setup:
         if versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1 or versions.get(SASL_AUTHENTICATE, (9, 9))[0] > 1:
             old = f"{self._server} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
             # librdkafka would log in there without SCRAM's least number of iterations, also at an impostor's port.
-            raise UnsupportedBroker(old) if mechanism == "PLAIN" else Distrusted(old)
+            raise UnsupportedBroker(old) if mechanism == "PLAIN" else ConnectionRefused(old)
         answer = self._ask(SASL_HANDSHAKE, 1, compact_string(mechanism, flexible=False))
         (error,) = answer.unpack(_SHORT)
         if error:
@@ -353,10 +350,9 @@ class _Setup:
                 message = login.send(data)
         except StopIteration:
             return time.monotonic() + lifetime / 1000 if lifetime else float("inf")
-        except sasl.Unproven as unproven:
-            raise Distrusted(self._no_login(str(unproven), by_us=True)) from None
         except sasl.LoginRefused as refused:
-            raise ConnectionRefused(self._no_login(str(refused))) from None
+            by_us = isinstance(refused, sasl.Unproven)
+            raise ConnectionRefused(self._no_login(str(refused), by_us=by_us)) from None
 
     def _login_messages(self, mechanism: str) -> sasl.Exchange:
         """What we say to log in.  Raises ConnectionRefused where there is no token to say it with."""
