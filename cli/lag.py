@@ -15,7 +15,7 @@ from sparkcohort.cli.lag_figures import Lag, Lags, find_excesses, parse_limit, t
 from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.kafka.fetch.first_records import read_first_records
+from sparkcohort.runtime.shell.kafka.fetch.first_answers import read_first_records
 
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")

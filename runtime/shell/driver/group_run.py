@@ -27,7 +27,7 @@ from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.driver.run_status import RunStatus
-from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
+from sparkcohort.runtime.shell.kafka.fetch.first_answers import probe_leaders
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay
 from sparkcohort.runtime.shell.options.parse import SourceOptions

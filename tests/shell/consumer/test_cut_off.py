@@ -30,7 +30,7 @@ from sparkcohort.runtime.shell.coordinator.reachability_watch import (
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
 from sparkcohort.runtime.shell.kafka.fetch import relay as relaying
-from sparkcohort.runtime.shell.kafka.fetch.leader_probe import probe_leaders
+from sparkcohort.runtime.shell.kafka.fetch.first_answers import probe_leaders
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay, RelayedReader
 from sparkcohort.runtime.shell.rpc.clock import now_ms

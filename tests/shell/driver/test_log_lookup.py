@@ -15,7 +15,7 @@ from sparkcohort.runtime.shell.driver import log_lookup
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.fetch.first_records import FirstRecords
+from sparkcohort.runtime.shell.kafka.fetch.first_answers import FirstRecords
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, open_transaction, produce, transact

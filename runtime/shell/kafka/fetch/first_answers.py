@@ -1,4 +1,4 @@
-"""When the first visible records from given positions on were written: read, a batch of each partition."""
+"""One answer of each partition: when the first visible records from given positions on were written, and whether leaders answer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final, TypeAlias
 
+from confluent_kafka import KafkaError
+
 from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.events import Event, Records
+from sparkcohort.runtime.shell.kafka.fetch.events import Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.settings import bounds
-from sparkcohort.runtime.values.columns import Columns, with_timestamp
+from sparkcohort.runtime.shell.options.client_defaults import PROBING
+from sparkcohort.runtime.values.columns import OFFSETS, Columns, with_timestamp
 
 QUEUE: Final = 64 << 10
 POLL_S: Final = 0.1
@@ -20,8 +23,7 @@ MOST_RECORDS: Final = 1_000
 NO_END: Final = 2**63 - 1
 TIMESTAMPS: Final = with_timestamp(())
 MICROSECONDS: Final = 1000
-
-Positions: TypeAlias = Mapping[TopicPartition, int]
+_PROBEPositions: TypeAlias = Mapping[TopicPartition, int]
 FirstRecords: TypeAlias = Collection[tuple[TopicPartition, FirstRecord]]
 
 
@@ -32,6 +34,17 @@ def read_first_records(conf: Mapping[str, Any], positions: Positions, timeout_s:
     """
     for events in poll_once_each({**conf, **bounds(QUEUE)}, TIMESTAMPS, positions, timeout_s):
         yield list(_first_records(events, positions))
+
+
+def probe_leaders(conf: Mapping[str, Any], starts: Positions, limit_s: float) -> frozenset[TopicPartition]:
+    """The partitions whose leaders answered a fetch from these offsets within the limit, whatever the answer."""
+    polls = poll_once_each({**conf, **_PROBEPROBING}, OFFSETS, starts, limit_s, _is_an_answer)
+    return frozenset(event.tp for events in polls for event in events) & starts.keys()
+
+
+def _is_an_answer(event: Event) -> bool:
+    """Errors of the client's own have numbers below zero: they are those of the way."""
+    return not (isinstance(event, PartitionError) and isinstance(event.error, KafkaError) and event.error.code() < 0)
 
 
 def poll_once_each(
