@@ -41,7 +41,8 @@ def client_credentials(settings: Mapping[str, str]) -> tuple[str, float, str, Ma
     Raises CohortError, which names the endpoint or the option, and no secret.
     """
     url = urlsplit(settings[ENDPOINT].strip())
-    place = f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}{url.path}"
+    url = url._replace(netloc=url.netloc.rpartition("@")[2])
+    place = url._replace(query="", fragment="").geturl()
     pair = base64.b64encode(f"{settings[CLIENT_ID]}:{settings[CLIENT_SECRET]}".encode()).decode()
     headers = {
         "Accept": "application/json",
@@ -130,9 +131,8 @@ def _post(url: SplitResult, body: str, headers: Mapping[str, str], trusted: ssl.
     proxies = getproxies()
     for_all = {scheme: proxies["all"] for scheme in ("http", "https") if "all" in proxies}
     opener = build_opener(ProxyHandler(for_all | proxies), HTTPSHandler(context=trusted), _NoRedirect)
-    place = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
     try:
-        response = opener.open(Request(place, body.encode(), dict(headers)), timeout=LIMIT_S)  # noqa: S310  see token_settings
+        response = opener.open(Request(url.geturl(), body.encode(), dict(headers)), timeout=LIMIT_S)  # noqa: S310  see token_settings
     except HTTPError as error:
         response = error
     with response:

@@ -1,7 +1,8 @@
 """Asking leaders where the epochs before theirs end in their logs (KIP-320), on the thread of the one client.
 
 librdkafka asks that only for what it fetches itself.  No call waits here, and a question stays open for ``PATIENCE_S`` at most.
-Where no broker can answer (before Kafka 3.1, or with a login that only librdkafka can do) that is logged once.
+Where no broker can answer (before Kafka 2.8, or with a login that only librdkafka can do) a log that is longer again passes for the
+old one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ class EpochEndLookup:
         self._opened: dict[tuple[TopicPartition, Question], float] = {}  # the questions, and since when they are open
         self._ends: dict[tuple[TopicPartition, Question], int | None] = {}  # None: no leader can tell
         self._trouble = "no leader is known"
-        self._logged = False
         self._due = 0.0  # when what is open is asked again
 
     def look_up(self, questions: Questions) -> dict[TopicPartition, int | None]:
@@ -87,9 +87,8 @@ class EpochEndLookup:
         ends: dict[tuple[TopicPartition, Question], int | None] = {}
         try:
             answers = answer.result()
-        except UnsupportedBroker as error:
+        except UnsupportedBroker:
             ends, answers = dict.fromkeys(questions.items()), {}
-            self._tell_once(str(error))
         except TransportError as error:
             answers, self._trouble = {}, str(error)
         for tp in answers.keys() & questions.keys():
@@ -106,8 +105,3 @@ class EpochEndLookup:
         with self._lock:
             self._due = time.monotonic() + GAP_S
             self._ends |= ends
-
-    def _tell_once(self, reason: str) -> None:
-        if not self._logged:
-            self._logged = True
-            log.info("after an unclean election a log that is longer again passes for the old one: %s", reason)

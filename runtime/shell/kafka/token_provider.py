@@ -19,9 +19,9 @@ from msgspec import Meta, Struct, ValidationError, convert
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.options.redaction import REDACTED
 from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.shell.options.token_settings import PROVIDER
 from sparkcohort.runtime.text import printable
 
-PROVIDER: Final = "sasl.oauthbearer.provider"
 _SHAPE: Final = (
     "(token without the word Bearer, end in seconds since 1970), and where the broker wants them a principal and a mapping of "
     "extensions"

@@ -15,7 +15,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
+from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken, make_token
+from sparkcohort.runtime.shell.options.token_settings import PROVIDER
 
 log = logging.getLogger("sparkcohort.tokens")
 
