@@ -23,10 +23,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
     ClusterMetadata,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -201,14 +198,6 @@ class Admin:
 
         return wait_until(ask, TIMEOUT_S, f"the offsets of {topic}") or {}
 
-    def configure_topic(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Change settings of a topic, as kafka-configs does."""
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
-        ]
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        self._client.incremental_alter_configs([asked])[asked].result(TIMEOUT_S)
-
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Move the beginning of each partition named in ``before`` up to the offset given."""
         asked = [TopicPartition(topic, number, offset) for number, offset in before.items()]
@@ -266,11 +255,6 @@ class Admin:
         """The members of a group, as confluent_kafka's MemberDescription (client_id, host, assignment, ...)."""
         described = self._client.describe_consumer_groups([group])[group].result(TIMEOUT_S)
         return list(described.members)
-
-    def group_state(self, group: str) -> str:
-        """The state of a group by its name in the broker: STABLE, EMPTY, DEAD, ..."""
-        described = self._client.describe_consumer_groups([group])[group].result(TIMEOUT_S)
-        return str(described.state.name)
 
     def add_users(self, mechanism: str, users: Mapping[str, str]) -> None:
         """Let users, name to password, log in by SCRAM-SHA-256 or SCRAM-SHA-512; waits until the broker knows them."""
