@@ -23,7 +23,8 @@ MOST_RECORDS: Final = 1_000
 NO_END: Final = 2**63 - 1
 TIMESTAMPS: Final = with_timestamp(())
 MICROSECONDS: Final = 1000
-_PROBEPositions: TypeAlias = Mapping[TopicPartition, int]
+
+Positions: TypeAlias = Mapping[TopicPartition, int]
 FirstRecords: TypeAlias = Collection[tuple[TopicPartition, FirstRecord]]
 
 
@@ -38,7 +39,7 @@ def read_first_records(conf: Mapping[str, Any], positions: Positions, timeout_s:
 
 def probe_leaders(conf: Mapping[str, Any], starts: Positions, limit_s: float) -> frozenset[TopicPartition]:
     """The partitions whose leaders answered a fetch from these offsets within the limit, whatever the answer."""
-    polls = poll_once_each({**conf, **_PROBEPROBING}, OFFSETS, starts, limit_s, _is_an_answer)
+    polls = poll_once_each({**conf, **PROBING}, OFFSETS, starts, limit_s, _is_an_answer)
     return frozenset(event.tp for events in polls for event in events) & starts.keys()
 
 
