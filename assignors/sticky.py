@@ -7,8 +7,8 @@ member to one with two fewer, which is Kafka's definition and a little more.  *N
 fewer partitions whose replicas are all in other racks than their member (KIP-881).  *Sticky*: none of those takes
 fewer partitions from their owners, and of the partitions of an owner those acquired last are taken first.
 
-Nearly always all members are alike: then arithmetic is enough (``equal``).  Otherwise ``unequal`` makes a good guess
-and ``cycles`` improves it until it is exact.  Kafka's own example; and then C0 leaves:
+Where all members are alike, arithmetic is enough (``equal``).  Otherwise ``cycles`` improves a guess until it is exact;
+only groups beyond ``unequal.MOST_WORK`` are left nearly so.  Kafka's own example; and then C0 leaves:
 
 >>> both, assignor = MemberSubscription(("t0", "t1")), StickyAssignor()
 >>> assignor.assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
@@ -30,7 +30,7 @@ from sparkcohort.assignors.solver.equal import share_equally
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.solver.racks import nearness
-from sparkcohort.assignors.solver.unequal import arrange_partitions
+from sparkcohort.assignors.solver.unequal import exchange_partitions, share_unequally
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,7 @@ def balance_partitions(
     ownership = ownership or resolve_ownership(topics, members)
     near = nearness(ownership.space, racks)
     alike = np.count_nonzero(ownership.space.wants.any(axis=1)) <= 1
-    return share_equally(ownership) if alike and not near.matters else arrange_partitions(ownership, near)
+    target = share_equally(ownership) if alike else share_unequally(ownership)
+    if near.matters or not alike:
+        target = exchange_partitions(ownership, near, target)
+    return Packed(ownership.space, target, ownership)

@@ -3,7 +3,7 @@
 ::
 
     equal subscriptions:    equal
-    unequal subscriptions:  initial (greedy, owners keep all) -> cycles (cycle cancelling; levels for balance) -> rounding
+    unequal ones, or racks: a guess -> cycles (a table of members and kinds of partitions; cycle cancelling) -> unequal
 
 ``revocation`` takes out what another member has to revoke first (KIP-429).  ``space``, ``ownership`` and ``packed`` are
 the problem as arrays.  ``racks`` and ``order`` break ties as Kafka does.

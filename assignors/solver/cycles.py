@@ -1,7 +1,7 @@
 """Improves an assignment to the cheapest one: cancels negative cycles, many partitions at a time.
 
-Partitions with the same subscribers (and the same racks) are one *group*, members that are alike one *row*.  An
-assignment is then a table: how many of each group each row has.  Its cost has four parts, the most important first:
+Partitions with the same subscribers (and the same racks) are one *group*, each member is a *row*.  An assignment is
+then a table: how many of each group each row has.  Its cost has four parts, the most important first:
 the sum of the squares of the members' loads (balance), the number of partitions that are far from their member's rack,
 the number that are not with their owners (moves), and how long the owners had these (age).  The four are one integer:
 each is weighted above the largest sum of the later ones on one cycle.
@@ -16,15 +16,13 @@ and C1, groups t0 and t1:
 
 >>> counts, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
 >>> wants = np.array([[True, True], [False, True]])
->>> table = Table(counts, counts.copy(), wants, none, members=np.array([1, 1]), ages=np.zeros(6, np.int64))
->>> improve_table(table), table.counts.tolist()
+>>> table = Table(counts, counts.copy(), wants, none, ages=np.zeros(6, np.int64))
+>>> improve_table(table, 100), table.counts.tolist()
 (True, [[3, 0], [0, 3]])
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -36,81 +34,66 @@ _MOST: Final = 1 << 56
 _NO_NODE: Final = -1
 
 
-@dataclass
 class Table:
-    """The assignment to improve; all but ``members`` and ``ages`` are by row and group.
+    """The assignment to improve; all but ``ages`` are by row and group.
 
-    ``counts``: how many it has now; ``owns``: how many its members own; ``wants``: whether it may have any; ``far``:
-    whether these are far from its rack.  ``members``: how many members share a row's load evenly.  ``ages``: how long
-    each owned partition has been held, by row, then group, then the oldest first; empty if all are equal.
+    ``counts``: how many it has now; ``owns``: how many it owns; ``wants``: whether it may have any; ``far``: whether
+    these are far from its rack.  ``ages``: how long each owned partition has been held, by row, then group, then the
+    oldest first.
     """
 
-    counts: Ints
-    owns: Ints
-    wants: Bools
-    far: Bools
-    members: Ints
-    ages: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    first: Ints = field(init=False)
-    weights: tuple[int, int, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.first = np.broadcast_to(np.int64(0), self.owns.shape)
-        if len(self.ages):
-            self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
-        steps = 2 * min(self.counts.shape) + 3
-        loads = 2 * int(self.counts.sum(axis=1).max(initial=0)) + 2
+    def __init__(self, counts: Ints, owns: Ints, wants: Bools, far: Bools, ages: Ints) -> None:
+        self.counts, self.owns, self.wants, self.far = counts, owns, wants, far
+        self.first = (np.cumsum(owns) - owns.ravel()).reshape(owns.shape)
+        steps = 2 * min(counts.shape) + 3
+        loads = 2 * int(counts.sum(axis=1).max(initial=0)) + 2
         # An age whose weight does not fit into 64 bits counts as the highest one that does.
-        self.ages = np.minimum(self.ages, _MOST // (loads * (2 * steps) ** 3))
-        move = steps * int(self.ages.max(initial=0)) + 1
-        far = 2 * steps * move
-        self.weights = (2 * steps * far, far if self.far.any() else 0, move)
+        self.ages = np.minimum(np.append(ages, 0), _MOST // (loads * (2 * steps) ** 3))
+        move = steps * int(self.ages.max()) + 1
+        far_weight = 2 * steps * move
+        self.weights = (2 * steps * far_weight, far_weight, move)
 
     def cost_of_one_less(self) -> Ints:
         """The cost of having one less, by row and group."""
         _, far, move = self.weights
-        own = self.counts <= self.owns
-        cost: Ints = np.where(own, move + self._age(self.first + self.counts - 1) if len(self.ages) else move, 0)
-        if far:
-            cost -= far * self.far
+        lost = self.ages.take(self.first + self.counts - 1, mode="clip")
+        cost: Ints = np.where(self.counts <= self.owns, move + lost, 0) - far * self.far
         cost[self.counts <= 0] = NEVER
         return cost
 
     def cost_of_one_more(self) -> Ints:
         """The cost of having one more, by row and group."""
         _, far, move = self.weights
-        own = self.counts < self.owns
-        cost: Ints = np.where(own, -move - self._age(self.first + self.counts) if len(self.ages) else -move, 0)
-        if far:
-            cost += far * self.far
+        kept = self.ages.take(self.first + self.counts, mode="clip")
+        cost: Ints = np.where(self.counts < self.owns, -move - kept, 0) + far * self.far
         cost[~self.wants] = NEVER
         return cost
 
-    def holding_ages(self, first: int, end: int) -> Ints:
-        """How long each of these owned partitions has been held."""
-        return self.ages[first:end] if len(self.ages) else np.zeros(end - first, np.int64)
-
-    def _age(self, indices: Ints) -> Ints:
-        return self.ages.take(indices, mode="clip")
-
     def gaining(self, load: Ints) -> Ints:
         """The cost of a row's load growing from ``load`` by one."""
-        return self.weights[0] * (2 * (load // self.members) + 1)
+        cost: Ints = self.weights[0] * (2 * load + 1)
+        return cost
+
+    def change(self, row: int, group: int, step: int) -> tuple[int, int]:
+        """The cost of changing a cell by one, up or down, and how many times in a row it costs that."""
+        count, owns, first = int(self.counts[row, group]), int(self.owns[row, group]), int(self.first[row, group])
+        far = step * self.weights[1] * int(self.far[row, group])
+        if count > owns or (count == owns and step > 0):
+            return far, count - owns if step < 0 else len(self.ages) + int(self.counts.sum())
+        ages = self.ages[first : first + count][::-1] if step < 0 else self.ages[first + count : first + owns]
+        return far - step * (self.weights[2] + int(ages[0])), int(np.count_nonzero(ages == ages[0]))
 
 
-def improve_table(table: Table, most: int | None = None) -> bool:
-    """Change ``table.counts`` to the cheapest; False if that takes more than ``most`` steps of work."""
-    budget = most
-    while True:
+def improve_table(table: Table, most: int) -> bool:
+    """Change ``table.counts`` to the cheapest; False if that takes more than ``most`` rounds: then it is cheaper than before."""
+    while most > 0:
         cycles, rounds = _negative_cycles(table)
         if not cycles:
             return True
         for cycle in cycles:
             _cancel(table, cycle)
-        if budget is not None:
-            budget -= rounds
-            if budget <= 0:
-                return False
+        most -= rounds
+    return False
 
 
 def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
@@ -171,54 +154,15 @@ def _cancel(table: Table, cycle: list[int]) -> None:
     edges = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
     gives = [(x, y - rows) for x, y in edges if x < rows and y != pool]
     takes = [(y, x - rows) for x, y in edges if y < rows and x != pool]
-    gains = [x for x, y in edges if y == pool]
-    loses = [y for x, y in edges if x == pool]
-    times = _times(table, gives, takes, gains, loses)
+    changes = [table.change(*cell, -1) for cell in gives] + [table.change(*cell, 1) for cell in takes]
+    times = min(most for _, most in changes)
+    if pool in cycle:
+        # The cost of loads only grows: the cycle is carried out while the difference outweighs the fixed part.
+        gainer, loser = next(x for x, y in edges if y == pool), next(y for x, y in edges if x == pool)
+        difference = int(table.counts[loser].sum() - table.counts[gainer].sum())
+        bonus = (-sum(cost for cost, _ in changes) - 1) // (2 * table.weights[0])
+        times = min(times, (difference + 1 + bonus) // 2)
     for row, group in gives:
         table.counts[row, group] -= times
     for row, group in takes:
         table.counts[row, group] += times
-
-
-def _times(
-    table: Table, gives: list[tuple[int, int]], takes: list[tuple[int, int]], gains: list[int], loses: list[int]
-) -> int:
-    """How often a cycle pays: while its edges keep their costs, and the cost of loads, which only grows, leaves it negative."""
-    fixed, limits = 0, []
-    far, move = table.weights[1:]
-    for row, group in gives:
-        count, owns, first = int(table.counts[row, group]), int(table.owns[row, group]), int(table.first[row, group])
-        fixed -= far * int(table.far[row, group])
-        if count > owns:
-            limits.append(count - owns)
-        else:
-            ages = table.holding_ages(first, first + count)
-            fixed += move + int(ages[-1])
-            limits.append(count - int(np.searchsorted(-ages, -ages[-1])))
-    for row, group in takes:
-        count, owns, first = int(table.counts[row, group]), int(table.owns[row, group]), int(table.first[row, group])
-        fixed += far * int(table.far[row, group])
-        if count < owns:
-            ages = table.holding_ages(first + count, first + owns)
-            fixed -= move + int(ages[0])
-            limits.append(int(np.searchsorted(-ages, -ages[0], side="right")))
-    times, load, members = min(limits), table.counts.sum(axis=1), table.members
-    if gains and loses:
-        gainer, loser = gains[0], loses[0]
-
-        def pays(time: int) -> bool:
-            gain = (int(load[gainer]) + time - 1) // int(members[gainer])
-            loss = (int(load[loser]) - time) // int(members[loser])
-            return 2 * table.weights[0] * (gain - loss) + fixed < 0
-
-        times = find_last(pays, times)
-    return times
-
-
-def find_last(pays: Callable[[int], bool], most: int) -> int:
-    """The last of 1 … ``most`` that pays; 1 does."""
-    least = 1
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if pays(middle) else (least, middle - 1)
-    return least

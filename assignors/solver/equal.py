@@ -8,8 +8,8 @@ fewer than ⌊P/N⌋, then one each to members with just ⌊P/N⌋.
 Law: no member has two more than another.  No such assignment takes fewer partitions from their owners, or younger ones.
 
 >>> both = MemberSubscription(("t0", "t1"))
->>> share_equally(resolve_ownership({"t0": 3, "t1": 3}, {"C0": both, "C1": both}))
-{'C0': (('t0', 0), ('t0', 2), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
+>>> share_equally(resolve_ownership({"t0": 3, "t1": 3}, {"C0": both, "C1": both})).tolist()
+[0, 1, 0, 1, 0, 1]
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
-from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.solver.space import NO_MEMBER, Bools, Ints, by_key
 
 __all__ = ["MemberSubscription", "oldest_first", "resolve_ownership", "share_equally"]
 
 
-def share_equally(ownership: Ownership) -> Packed:
-    """Balance with the fewest moves.  All subscribers have to have equal subscriptions."""
+def share_equally(ownership: Ownership) -> Ints:
+    """By place its member: balance with the fewest moves.  All subscribers have to have equal subscriptions."""
     space = ownership.space
     target = ownership.member.copy()
     subscribers = space.subscribers
@@ -35,7 +34,7 @@ def share_equally(ownership: Ownership) -> Packed:
         target[too_many] = NO_MEMBER
         free = np.flatnonzero((target < 0) & space.has_subscriber)
         target[free] = _deal(len(free), subscribers, np.minimum(owned_counts, quota)[subscribers], fewest)
-    return Packed(space, target, ownership)
+    return target
 
 
 def _counts(ownership: Ownership) -> tuple[Ints, int, int]:

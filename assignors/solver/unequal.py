@@ -1,17 +1,18 @@
 """Balance among members that are not all alike: different topics, or different racks.
 
-First owners keep all, and free partitions go to the members with the fewest (``initial``).  This is improved in a table
-(``cycles``) with a row for each kind of member (same topics, same rack) and a column for each kind of partition.  The
-table is small even for many members and partitions, and exact for balance and racks.  ``rounding`` turns the table into
-an assignment again.  Then once more with a row for each member, since members of one kind own different partitions:
-this makes moves and ages exact, too.  In groups where it would take too long (``MOST_WORK``) they are nearly exact.
+All members of a Cohort group want the same topics; racks are what makes them different.  A guess knows nothing of
+racks: with equal subscriptions it is that of ``equal``, otherwise owners keep all, and free partitions go to the members
+with the fewest.  It is improved in a table (``cycles``) with a row for each member and a column for each kind of
+partition (same subscribers, same racks).  Then each member keeps the oldest that it owns, as far as the table allows.
 
-Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1.  With racks, each gets the partitions near it:
+Law: as for ``sticky``, as far as ``MOST_WORK`` allows: a larger group keeps the guess, or what became of it.  C0 wants t0
+and C1 both, so C1 gets all of t1.  With racks, each gets the partitions near it:
 
 >>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
 >>> def arranged(topics, racks):
 ...     ownership = resolve_ownership(topics, members)
-...     return arrange_partitions(ownership, nearness(ownership.space, racks))
+...     near, guess = nearness(ownership.space, racks), share_unequally(ownership)
+...     return Packed(ownership.space, exchange_partitions(ownership, near, guess))
 >>> arranged({"t0": 3, "t1": 3}, {})
 {'C0': (('t0', 0), ('t0', 1), ('t0', 2)), 'C1': (('t1', 0), ('t1', 1), ('t1', 2))}
 >>> arranged({"t0": 4}, {"t0": [["b"], ["a"], ["b"], ["a"]]})
@@ -20,34 +21,55 @@ Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1.  With ra
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
 from sparkcohort.assignors.solver.cycles import Table, improve_table
-from sparkcohort.assignors.solver.initial import SubscriptionKinds, initial_assignment
-from sparkcohort.assignors.solver.levels import can_take, level_loads, relieve_rows
+from sparkcohort.assignors.solver.equal import oldest_first
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.solver.racks import Nearness, nearness
-from sparkcohort.assignors.solver.rounding import ClassLayout, round_table
-from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, by_key
+from sparkcohort.assignors.solver.space import NO_MEMBER, Bools, Ints, by_key, give_to_least
 
-__all__ = ["MemberSubscription", "arrange_partitions", "nearness", "resolve_ownership"]
+__all__ = ["MemberSubscription", "Packed", "exchange_partitions", "nearness", "resolve_ownership", "share_unequally"]
 
 MOST_WORK: Final = 1 << 26
-MOST_CELLS: Final = 1 << 17
-MOST_TAKERS: Final = 16
+"""Cells of the table, times rounds: a second or two."""
+MOST_CELLS: Final = 1 << 21
 
 
-def arrange_partitions(ownership: Ownership, near: Nearness) -> Packed:
-    """Balance, near members' racks where possible, with the fewest moves."""
-    target = initial_assignment(ownership, SubscriptionKinds(ownership.space))
-    if near.matters or not _is_best(ownership, target):
-        target = _exchanged(ownership, near, target)
-    return Packed(ownership.space, target, ownership)
+def share_unequally(ownership: Ownership) -> Ints:
+    """By place its member: owners keep all, and topics with the fewest subscribers are shared first, as evenly as these allow."""
+    space, target = ownership.space, ownership.member.copy()
+    class_of, first = space.partition_classes
+    wants = space.wants[:, first]
+    loads = np.bincount(target[target >= 0], minlength=len(space.ids))
+    free = np.flatnonzero((target < 0) & space.has_subscriber)
+    sort = class_of[space.topic[free]]
+    free, sizes = free[by_key(sort, len(first))], np.bincount(sort, minlength=len(first))
+    ends = np.cumsum(sizes)
+    subscribers = np.bincount(space.kind, minlength=len(wants)) @ wants
+    order = np.argsort(subscribers, kind="stable")
+    for each in order[sizes[order] > 0].tolist():
+        places = free[ends[each] - sizes[each] : ends[each]]
+        target[places] = give_to_least(len(places), np.flatnonzero(wants[space.kind, each]), loads)
+    return target
+
+
+def exchange_partitions(ownership: Ownership, near: Nearness, guess: Ints) -> Ints:
+    """The target after all exchanges that make it more even, nearer to replicas, or with fewer moves."""
+    if not near.matters and _is_best(ownership, guess):
+        return guess
+    layout = _lay_out(ownership, near)
+    if not 0 < layout.wants.size <= MOST_CELLS:
+        return guess
+    counts = layout.count(guess)
+    table = Table(counts.copy(), layout.count(ownership.member), layout.wants, layout.far, _ages(ownership, layout))
+    improve_table(table, MOST_WORK // counts.size)
+    return guess if (table.counts == counts).all() else _place_partitions(ownership, layout, table.counts)
 
 
 def _is_best(ownership: Ownership, guess: Ints) -> bool:
@@ -56,111 +78,70 @@ def _is_best(ownership: Ownership, guess: Ints) -> bool:
     return bool(loads.max(initial=0) - loads.min(initial=len(guess)) <= 1)
 
 
-def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
-    """The target after all exchanges that make it better."""
-    layout = _layout(ownership, near)
-    if layout.groups:
-        alone = _individuals(layout) if (ownership.member >= 0).any() else layout
-        takers = MOST_TAKERS + 1 if alone is layout else _takers(alone, target)
-        if takers > MOST_TAKERS:
-            target = _improved(ownership, layout, target)
-        if takers <= MOST_TAKERS or alone.rows > layout.rows:
-            target = _improved(ownership, alone, target, gives=takers > 0)
+@dataclass(frozen=True)
+class _TableLayout:
+    """A row for each member, and the group of each place (-1: it has no subscriber); ``wants`` and ``far`` as in Table."""
+
+    group_of: Ints
+    wants: Bools
+    far: Bools
+
+    def cells(self, places: Ints, members: Ints) -> Ints:
+        """The cells of the table, counted row by row, of these places with these members."""
+        numbers: Ints = members * self.wants.shape[1] + self.group_of[places]
+        return numbers
+
+    def count(self, target: Ints) -> Ints:
+        """The table of an assignment."""
+        places = np.flatnonzero(target >= 0)
+        cells = np.bincount(self.cells(places, target[places]), minlength=self.wants.size)
+        return cells.reshape(self.wants.shape)
+
+
+def _lay_out(ownership: Ownership, near: Nearness) -> _TableLayout:
+    space = ownership.space
+    class_of, first = space.partition_classes
+    keys = np.repeat(class_of * near.far.shape[1], space.counts) + near.of_place
+    keys[~space.has_subscriber] = NO_MEMBER
+    groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
+    classes, sites = np.divmod(groups, near.far.shape[1])
+    return _TableLayout(
+        np.where(keys >= 0, np.searchsorted(groups, keys), NO_MEMBER),
+        space.wants[np.ix_(space.kind, first[classes])],
+        near.far[np.ix_(near.of_member, sites)],
+    )
+
+
+def _ages(ownership: Ownership, layout: _TableLayout) -> Ints:
+    """How long each owned partition has been held, by row, then group, then the oldest first."""
+    places = np.flatnonzero(ownership.member >= 0)
+    if ownership.acquisitions is None or not len(places):
+        return np.zeros(len(places), np.int64)
+    generations = ownership.acquisitions[places]
+    cells = layout.cells(places, ownership.member[places])
+    ages: Ints = generations.max() - generations[np.lexsort((generations, cells))]
+    return ages
+
+
+def _place_partitions(ownership: Ownership, layout: _TableLayout, counts: Ints) -> Ints:
+    """The member of each place: owners keep the oldest of each group, the rest is dealt in turn, group by group."""
+    target = np.full(ownership.space.places, NO_MEMBER)
+    places, _ = oldest_first(ownership, np.ones(len(counts), np.bool_))
+    cells = layout.cells(places, ownership.member[places])
+    places = places[_rank_within(cells) < counts.ravel()[cells]]
+    target[places] = ownership.member[places]
+    free = np.flatnonzero((target < 0) & (layout.group_of >= 0))
+    free = free[np.argsort(layout.group_of[free], kind="stable")]
+    rows, groups = np.divmod(np.arange(counts.size), counts.shape[1])
+    takers = np.repeat(np.arange(counts.size), (counts - layout.count(target)).ravel())
+    target[free] = rows[takers[np.lexsort((takers, _rank_within(takers), groups[takers]))]]
     return target
 
 
-def _takers(alone: ClassLayout, target: Ints) -> int:
-    """How many members can take any: few if one has joined, none if one has left; large if counting takes too long."""
-    if alone.far.any() or alone.wants.size > MOST_CELLS:
-        return MOST_TAKERS + 1
-    counts = alone.count(target)
-    return len(can_take(counts, alone.wants, counts.sum(axis=1)))
-
-
-def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
-    """A row for each kind of member, a group for each kind of partition."""
-    space = ownership.space
-    subscribers = space.subscribers
-    rows, row = np.unique(space.kind[subscribers] * len(near.far) + near.of_member[subscribers], return_inverse=True)
-    class_of, first = space.partition_classes
-    keys = np.repeat(np.where(space.wants.any(axis=0), class_of * near.far.shape[1], NO_MEMBER), space.counts)
-    if near.matters:
-        keys += np.where(keys >= 0, near.of_place, 0)
-    groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
-    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NO_MEMBER)  # the last one: places without a subscriber
-    number[groups] = np.arange(len(groups))
-    row_of = np.full(len(space.ids), NO_MEMBER)
-    row_of[subscribers] = row
-    classes, sites = np.divmod(groups, near.far.shape[1])
-    kinds, homes = np.divmod(rows, len(near.far))
-    return ClassLayout(row_of, number[keys], space.wants[np.ix_(kinds, first[classes])], near.far[np.ix_(homes, sites)])
-
-
-def _individuals(layout: ClassLayout) -> ClassLayout:
-    """The same layout with a row for each subscriber."""
-    subscribers = np.flatnonzero(layout.row_of >= 0)
-    row_of = np.full(len(layout.row_of), NO_MEMBER)
-    row_of[subscribers] = np.arange(len(subscribers))
-    kinds = layout.row_of[subscribers]
-    return replace(layout, row_of=row_of, wants=layout.wants[kinds], far=layout.far[kinds])
-
-
-def _improved(ownership: Ownership, layout: ClassLayout, target: Ints, *, gives: bool = True) -> Ints:
-    """The target after all exchanges between rows that make it better; ``gives``: some owner has to lose partitions."""
-    table = Table(
-        counts=layout.count(target),
-        owns=layout.count(ownership.member),
-        wants=layout.wants,
-        far=layout.far,
-        members=np.bincount(layout.row_of[layout.row_of >= 0]),
-        ages=_ages(ownership, layout) if gives else np.zeros(0, np.int64),
-    )
-    _improve_or_level(table, MOST_WORK // table.counts.size)
-    if not gives and (table.counts < table.owns).any():
-        return _improved(ownership, layout, target)
-    counts, members = table.counts, table.members
-    del table  # its memory is needed
-    # The counts alone don't tell that owners keep their own: partitions of one kind may have been exchanged.
-    owners_keep_all = not ((ownership.member >= 0) & (target != ownership.member)).any()
-    if owners_keep_all and (counts == layout.count(target)).all() and _is_even(layout, target, members):
-        return target
-    return round_table(ownership, layout, target, counts)
-
-
-def _improve_or_level(table: Table, most: int) -> None:
-    if not table.owns.any():
-        level_loads(table)
-        if not table.far.any():
-            return  # balance is all there is to improve
-    elif (table.members == 1).all():
-        relieve_rows(table)
-    if not improve_table(table, most):
-        # Out of budget: balance is made exact in any case, then the same budget goes to racks and moves.
-        level_loads(table)
-        improve_table(table, most)
-
-
-def _ages(ownership: Ownership, layout: ClassLayout) -> Ints:
-    """How long each owned partition has been held, by row, then group, then the oldest first; empty if all are equal."""
-    places = np.flatnonzero(ownership.member >= 0)
-    if ownership.acquisitions is None or not len(places):
-        return places[:0]
-    ages = ownership.acquisitions[places]
-    ages -= ages.min()
-    if not (most := int(ages.max())):
-        return places[:0]
-    order = by_key(ages, most + 1)
-    cells = layout.cells(places, ownership.member[places])
-    return most - ages[order[by_key(cells[order], layout.rows * layout.groups)]]
-
-
-def _is_even(layout: ClassLayout, target: Ints, members: Ints) -> bool:
-    """Whether the members of each row differ by one at most."""
-    if (members == 1).all():
-        return True
-    loads = np.bincount(target[target >= 0], minlength=len(layout.row_of))
-    row_of = layout.row_of[layout.row_of >= 0]
-    most, least = np.zeros(len(members), np.int64), np.full(len(members), len(target) + 1)
-    np.maximum.at(most, row_of, loads[layout.row_of >= 0])
-    np.minimum.at(least, row_of, loads[layout.row_of >= 0])
-    return bool((most - least <= 1).all())
+def _rank_within(keys: Ints) -> Ints:
+    """By key, how many equal ones stand before it."""
+    order = by_key(keys, int(keys.max(initial=0)) + 1)
+    sizes = np.bincount(keys, minlength=1)
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.arange(len(keys)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return rank

@@ -138,13 +138,6 @@ def _compared(kafka: KafkaAssignors, name: str, cases: list[Case]) -> list[Compa
 
 
 @EACH_STICKY
-def test_fresh_unequal_groups_are_kafkas_or_better_balanced(kafka: KafkaAssignors, name: str) -> None:
-    """Partition for partition, but in the few cases in which Kafka's could be balanced better."""
-    found = _compared(kafka, name, [fresh(number, equal=False) for number in range(MANY)])
-    _none([str(each) for each in found if each.ours[0] != each.kafkas[0]])
-
-
-@EACH_STICKY
 def test_groups_with_owners_move_no_more_than_kafkas(kafka: KafkaAssignors, name: str) -> None:
     """Members come, go, return late and change their minds; topics grow."""
     found = _compared(kafka, name, [lived(number) for number in range(MANY)])

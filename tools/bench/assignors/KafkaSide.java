@@ -52,16 +52,14 @@ public class KafkaSide {
         switch (subscriptions) {
             case "equal": return 1;
             case "unequal": return 5;
-            case "varied": return 50;
-            case "chained": return 0;
             default: throw new IllegalArgumentException(subscriptions);
         }
     }
 
-    static List<String> wishes(int kind, int topics, int every, int members) {
+    static List<String> wishes(int kind, int topics, int every) {
         List<String> found = new ArrayList<>();
         for (int topic = 0; topic < topics; topic++) {
-            if (every == 0 ? Math.floorMod(topic - kind, members) < 2 : every == 1 || topic % every != kind) {
+            if (every == 1 || topic % every != kind) {
                 found.add(String.format("topic-%04d", topic));
             }
         }
@@ -98,8 +96,8 @@ public class KafkaSide {
             counts.put(String.format("topic-%04d", topic), partitions / topics + (topic < partitions % topics ? 1 : 0));
         }
         List<List<String>> wanted = new ArrayList<>();
-        for (int kind = 0; kind < (every == 0 ? members : every); kind++) {
-            wanted.add(wishes(kind, topics, every, members));
+        for (int kind = 0; kind < every; kind++) {
+            wanted.add(wishes(kind, topics, every));
         }
         Map<String, Subscription> all = new HashMap<>();
         for (int number = 0; number < members; number++) {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from tools.bench.assignors.groups import EVENTS, EVERY, SUBSCRIPTIONS, Cell, Took
+from tools.bench.assignors.groups import EVENTS, EVERY, Cell, Took
 from tools.bench.assignors.sides import KAFKAS, OURS, Side, SideError, TooSlow
 from tools.bench.results import order
 
@@ -52,7 +52,7 @@ def cells(assignors: Iterable[str], *, quick: bool = False, only: Sequence[str] 
     named = [Cell(a, *shape, s, e) for shape in small for s in EVERY for a in STICKY for e in EVENTS]
     named += [Cell(a, *LARGE, "equal", e) for a in STICKY for e in EVENTS]
     plain = [Cell(a, *shape, "equal", "fresh") for shape in (SMALL, LARGE) for a in PLAIN]
-    grid = [Cell(a, *shape, s, e) for s in SUBSCRIPTIONS for shape in shapes for a in STICKY for e in EVENTS]
+    grid = [Cell(a, *shape, "equal", e) for shape in shapes for a in STICKY for e in EVENTS]
     if quick:
         grid = [each for each in grid if (each.members, each.per_member, each.topics) == (100, 50, 10)]
     every = dict.fromkeys(each for each in [*named, *plain, *grid] if each.assignor in known)

@@ -19,13 +19,12 @@ sys.path.append(str(Path(__file__).resolve().parents[3]))
 from sparkcohort.assignors import MemberSubscription, find_assignor
 from sparkcohort.runtime.leader import assignment
 
-EVERY = {"equal": 1, "unequal": 5, "varied": 50, "chained": 0}
+EVERY = {"equal": 1, "unequal": 5}
 """By subscriptions, how many kinds of members there are: the n-th kind leaves out each topic whose number is n modulo so many.
 
-0: as many as members, in a ring, and the n-th wants each topic whose number is n or n + 1 modulo so many.
+All members of a Cohort group want the same topics: unequal ones are measured in the small group only.
 """
 EVENTS = ("fresh", "joins", "leaves")
-SUBSCRIPTIONS = ("equal", "unequal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,6 @@ def topics_of(asked: Cell) -> dict[str, int]:
 def _wishes(asked: Cell) -> list[tuple[str, ...]]:
     """What a member wants, by its number modulo the number of kinds."""
     topics, every = list(topics_of(asked)), EVERY[asked.subscriptions]
-    if not every:
-        ring = asked.members
-        return [tuple(t for at, t in enumerate(topics) if (at - kind) % ring < 2) for kind in range(ring)]
     return [tuple(t for at, t in enumerate(topics) if every == 1 or at % every != kind) for kind in range(every)]
 
 

@@ -51,10 +51,9 @@ def result_of(plan: grid.Plan) -> dict[str, Any]:
 def main(quick: bool, rounds: int | None, only: tuple[str, ...], minutes: float, patience: float, output: str) -> None:
     """Measure our assignors beside Kafka's, in a warm JVM, both in turns on the same groups.
 
-    A cell is assignor/subscriptions/members x partitions per member/topics/event.  Subscriptions are equal; unequal:
-    every member leaves out every fifth topic; varied: every fiftieth, so that there are fifty kinds of members; or
-    chained: every member shares each of its topics with one of two neighbours only.  Events: a fresh group, one member
-    joins, one leaves; of an event the first round is measured.  Time runs from every member's subscription, as a value, to every member's encoded assignment.
+    A cell is assignor/subscriptions/members x partitions per member/topics/event.  Subscriptions are equal, or
+    unequal: every member leaves out every fifth topic.  Events: a fresh group, one member joins, one leaves; of an event
+    the first round is measured.  Time runs from every member's subscription, as a value, to every member's encoded assignment.
     A side whose runs of a cell took 6 s in all is not run again there, and a first run that long counts.
     Memory is the peak beside the subscriptions, in a run of its own.  A side that does not answer in time is left out
     there and in larger cells of the kind.

@@ -13,11 +13,9 @@ from tools.bench.figures import ratio, shown, spread
 from tools.bench.report import print_all
 
 LEAST_PARTITIONS = 10_000  # from here on Kafka's is to be no faster
-UNEQUAL_TIMES = 2
 LARGE_MS = {"fresh": 250, "leaves": 400}
-SMALL_MS = {"equal": 3, "unequal": 3, "varied": 5, "chained": 20}
-BYTES = {"equal": 200, "unequal": 200, "varied": 320, "chained": 320}
-"""By subscriptions.  All members of a Cohort group are equal; chains have a row of the exact table for every member."""
+SMALL_MS = 3
+MOST_BYTES = 200
 AIMS = {"fresh": 2, "joins": 4, "leaves": 4}
 
 
@@ -54,32 +52,26 @@ def bounds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
     sticky = {name: cell for name, cell in found.items() if cell["assignor"] in STICKY and cell["ours_ms"]}
     large = {n: c for n, c in sticky.items() if c["partitions"] >= LEAST_PARTITIONS and c["times"] is not None}
     _all(held, f"equal, {LEAST_PARTITIONS:,} partitions and more: never slower than Kafka's", _times(large, "equal", 1))
-    _all(held, f"unequal: at most {UNEQUAL_TIMES} x Kafka's", _times(sticky, "unequal", 1 / UNEQUAL_TIMES))
-    room = [c["bytes_per_partition"] <= BYTES[c["subscriptions"]] for c in sticky.values()]
-    _all(held, f"at most {BYTES['equal']} bytes a partition, many kinds of members {BYTES['varied']}", room)
+    equal = [c for c in sticky.values() if c["subscriptions"] == "equal"]
+    room = [c["bytes_per_partition"] <= MOST_BYTES for c in equal]
+    _all(held, f"at most {MOST_BYTES} bytes a partition", room)
     for event, limit in LARGE_MS.items():
         times = [c["ours_ms"]["median"] <= limit for c in _shaped(sticky, LARGE) if c["event"] == event]
         _all(held, f"{LARGE[0]:,} members, {LARGE[0] * LARGE[1]:,} partitions, {event}: {limit} ms", times)
     counts = (SMALL[0], SMALL[0] * SMALL[1])
-    small = [
-        cell["ours_ms"]["median"] < SMALL_MS[cell["subscriptions"]]
-        for cell in sticky.values()
-        if (cell["members"], cell["partitions"]) == counts
-    ]
-    limits = ", ".join(f"{subscriptions} {limit}" for subscriptions, limit in SMALL_MS.items())
-    _all(held, f"{SMALL[0]} members, {SMALL[0] * SMALL[1]:,} partitions: under so many ms: {limits}", small)
+    small = [cell["ours_ms"]["median"] < SMALL_MS for cell in equal if (cell["members"], cell["partitions"]) == counts]
+    _all(held, f"{SMALL[0]} members, {SMALL[0] * SMALL[1]:,} partitions: under {SMALL_MS} ms", small)
     return held
 
 
 def aims(found: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """How many of the large cells with equal subscriptions reach what is aimed at, by event; and of the unequal ones."""
+    """How many of the large cells with equal subscriptions reach what is aimed at, by event."""
     said: dict[str, str] = {}
     large = [c for c in found.values() if c["assignor"] in STICKY and c["partitions"] >= LEAST_PARTITIONS]
     for event, least in AIMS.items():
         times = [c["times"] for c in large if (c["subscriptions"], c["event"]) == ("equal", event) and c["times"]]
         said[f"equal, {event}: {least} x faster"] = f"{sum(each >= least for each in times)} of {len(times)}"
-    times = [c["times"] for c in large if c["subscriptions"] == "unequal" and c["times"]]
-    return said | {"unequal: faster": f"{sum(each > 1 for each in times)} of {len(times)}"}
+    return said
 
 
 def skipped(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
