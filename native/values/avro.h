@@ -1,4 +1,4 @@
-/* Reads Avro's records by a list of steps, into a tree of columns.  What a step does stands in runtime/values/avro/steps.py. */
+/* Reads Avro's records by a list of steps, into a tree of columns.  What a step does stands in runtime/values/avro_steps.py. */
 #ifndef COHORT_AVRO_H
 #define COHORT_AVRO_H
 

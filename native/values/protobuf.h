@@ -1,5 +1,5 @@
 /* Reads Protobuf's records by a list of steps, into a tree of columns.  What a step does stands in
- * runtime/values/protobuf/steps.py. */
+ * runtime/values/protobuf_steps.py. */
 #ifndef COHORT_PROTOBUF_H
 #define COHORT_PROTOBUF_H
 

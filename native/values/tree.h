@@ -10,7 +10,7 @@
 
 #include "arrow/arrow.h"
 
-/* The numbers are those of values/avro/spark_types.py, by which a tree is described. */
+/* The numbers are those of runtime/values/types.py, by which a tree is described. */
 typedef enum { T_STRUCT, T_LIST, T_MAP, T_BOOLEAN, T_INT, T_LONG, T_FLOAT, T_DOUBLE, T_BYTES, T_STRING, T_DECIMAL,
   T_BYTE, T_SHORT, T_KINDS } tree_kind;
 

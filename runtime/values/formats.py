@@ -19,8 +19,8 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType, struct
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.values.avro.schema import AvroSchema
-    from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
+    from sparkcohort.runtime.values.avro_schema import AvroSchema
+    from sparkcohort.runtime.values.protobuf_descriptor import MessageDescriptor
 
 UNKNOWN_FIELDS: Final = struct({})
 """The type of a struct whose fields the query's schema has to name."""
@@ -77,13 +77,13 @@ class Decoding(NamedTuple):
 
     def reader_schema(self) -> AvroSchema:
         """Avro's reader's schema."""
-        from sparkcohort.runtime.values.avro.schema import parse_schema  # noqa: PLC0415  most queries have none
+        from sparkcohort.runtime.values.avro_schema import parse_schema  # noqa: PLC0415  most queries have none
 
         return parse_schema(self.schema, self.references)
 
     def reader_message(self) -> MessageDescriptor:
         """Protobuf's message."""
-        from sparkcohort.runtime.values.protobuf.descriptor import parse_message  # noqa: PLC0415  as above
+        from sparkcohort.runtime.values.protobuf_descriptor import parse_message  # noqa: PLC0415  as above
 
         return parse_message(b64decode(self.schema), self.message)
 
@@ -104,11 +104,11 @@ def reasons(kind: Format) -> tuple[str, ...]:
 
             names = [each.name for each in JsonReason]
         case Format.AVRO:
-            from sparkcohort.runtime.values.avro.steps import AvroReason  # noqa: PLC0415  as above
+            from sparkcohort.runtime.values.avro_steps import AvroReason  # noqa: PLC0415  as above
 
             names = [each.name for each in AvroReason]
         case Format.PROTOBUF:
-            from sparkcohort.runtime.values.protobuf.steps import ProtobufReason  # noqa: PLC0415  as above
+            from sparkcohort.runtime.values.protobuf_steps import ProtobufReason  # noqa: PLC0415  as above
 
             names = [each.name for each in ProtobufReason]
         case _:
@@ -183,9 +183,9 @@ def with_schema(part: str, draft: Decoding, text: str, references: tuple[str, ..
 
 
 def _by_protobuf(part: str, decoding: Decoding, text: str) -> Decoding:
-    from sparkcohort.runtime.values.protobuf.columns import column_type  # noqa: PLC0415  most queries have none
-    from sparkcohort.runtime.values.protobuf.compilation import compile_steps  # noqa: PLC0415
-    from sparkcohort.runtime.values.protobuf.descriptor import UnknownMessageError  # noqa: PLC0415
+    from sparkcohort.runtime.values.protobuf_columns import column_type  # noqa: PLC0415  most queries have none
+    from sparkcohort.runtime.values.protobuf_compilation import compile_steps  # noqa: PLC0415
+    from sparkcohort.runtime.values.protobuf_descriptor import UnknownMessageError  # noqa: PLC0415
 
     decoding = decoding._replace(schema=text)
     try:
@@ -198,7 +198,7 @@ def _by_protobuf(part: str, decoding: Decoding, text: str) -> Decoding:
 
 
 def _by_avro(decoding: Decoding, text: str, references: tuple[str, ...]) -> Decoding:
-    from sparkcohort.runtime.values.avro.columns import column_type  # noqa: PLC0415  most queries have none
+    from sparkcohort.runtime.values.avro_columns import column_type  # noqa: PLC0415  most queries have none
 
     decoding = decoding._replace(schema=text, references=references)
     return decoding._replace(type=column_type(decoding.reader_schema()))

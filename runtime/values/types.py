@@ -34,6 +34,9 @@ INT, BIGINT, FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_
     ("int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"),
 )
 INTERVAL = ColumnType("interval day to second")
+MOST_COLUMNS = (
+    10_000  # of one schema: where types are inside of each other by name, a short text may stand for any number
+)
 
 
 def decimal(precision: int, scale: int) -> ColumnType:

@@ -7,9 +7,10 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-from sparkcohort.runtime.values.avro.resolution import resolve
-from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.avro.steps import StepList
+from sparkcohort.runtime.values.avro_resolution import resolve
+from sparkcohort.runtime.values.avro_schema import parse_schema
+from sparkcohort.runtime.values.avro_steps import AvroStep
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, packed
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.fuzz import Fuzzed
@@ -106,7 +107,7 @@ VALUE = {
 }
 
 
-def plans() -> list[StepList]:
+def plans() -> list[StepList[AvroStep]]:
     """Lists of steps that have every operation among them."""
 
     def parsed(schema: Any) -> Any:
@@ -140,7 +141,7 @@ def packed_plans() -> bytes:
     return struct.pack("=q", len(everything)) + b"".join(map(_written, everything))
 
 
-def _written(steps: StepList) -> bytes:
+def _written(steps: StepList[AvroStep]) -> bytes:
     columns, (numbers, table) = packed(steps.target), steps.packed()
     parts: list[int | bytes] = [
         len(columns) // 8,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from sparkcohort.runtime.values.protobuf.columns import column_type
-from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor, parse_message
-from sparkcohort.runtime.values.protobuf.steps import MessageSteps
+from sparkcohort.runtime.values.protobuf_columns import column_type
+from sparkcohort.runtime.values.protobuf_compilation import compile_steps
+from sparkcohort.runtime.values.protobuf_descriptor import MessageDescriptor, parse_message
+from sparkcohort.runtime.values.protobuf_steps import ProtobufStep
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import STRING, array, packed
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.fuzz import Fuzzed
@@ -82,7 +83,7 @@ def found(syntax: str) -> MessageDescriptor:
     return parse_message(everything(syntax), "p.M")
 
 
-def plans() -> list[tuple[MessageSteps, bool]]:
+def plans() -> list[tuple[StepList[ProtobufStep], bool]]:
     """Lists of steps that have every operation and every flag among them, and whether records have a frame."""
     some = struct_type({"many": array(struct_type({"deep": struct_type({"d": STRING})})), "text": STRING})
     old, new = found("proto2"), found("proto3")
@@ -101,7 +102,7 @@ def packed_plans() -> bytes:
     return struct.pack("=q", len(everything)) + b"".join(_written(*each) for each in everything)
 
 
-def _written(steps: MessageSteps, framed: bool) -> bytes:
+def _written(steps: StepList[ProtobufStep], framed: bool) -> bytes:
     columns, (numbers, table) = packed(steps.target), steps.packed()
     written: list[int | bytes] = [int(framed), len(columns) // 8, columns, len(steps.steps), numbers]
     written += [len(table) // 8, table, len(steps.constants)]

@@ -24,8 +24,7 @@ from sparkcohort.runtime.shell.agent import task_requests
 from sparkcohort.runtime.shell.coordinator import group_journal
 from sparkcohort.runtime.shell.rpc.process_identity import Place
 from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
-from sparkcohort.runtime.values.avro import schema as avro_schema
-from sparkcohort.runtime.values.protobuf import descriptor
+from sparkcohort.runtime.values import avro_schema, protobuf_descriptor
 from tests.kit.group_world import SESSION_MS, World
 from tests.kit.protobuf_fuzz import everything
 from tests.kit.targets import Target
@@ -236,8 +235,8 @@ def avro(data: bytes) -> None:
 
 def protobuf(data: bytes) -> None:
     """A descriptor, or DescriptorError."""
-    with suppress(descriptor.DescriptorError):
-        descriptor.parse_message(data, "p.M")
+    with suppress(protobuf_descriptor.DescriptorError):
+        protobuf_descriptor.parse_message(data, "p.M")
 
 
 def _joins() -> list[bytes]:

@@ -27,7 +27,7 @@ from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
-from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro_schema import parse_schema
 from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, protobuf_fuzz, run_targets, targets
 from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized

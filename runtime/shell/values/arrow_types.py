@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -41,6 +42,11 @@ def binary_buffers(column: Any) -> list[Any]:
     if not pa.types.is_binary(column.type):
         raise TypeError(f"records are a column of type binary, not {column.type}")
     return list(column.buffers())
+
+
+def importer(kind: Any) -> Callable[[int], Any]:
+    """What takes over an array of this type from the C code, by its address."""
+    return lambda address: pa.Array._import_from_c(address, kind)
 
 
 def arrow_type(kind: ColumnType) -> Any:

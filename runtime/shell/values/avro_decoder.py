@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.native._native import AvroDecoder
-from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers, importer
 from sparkcohort.runtime.shell.values.schema_registry import NotYetKnownError, RegisteredText
-from sparkcohort.runtime.values.avro.columns import column_type
-from sparkcohort.runtime.values.avro.resolution import resolve
-from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.steps import AvroReason, StepList, without_schema, words
+from sparkcohort.runtime.values.avro_columns import column_type
+from sparkcohort.runtime.values.avro_resolution import resolve
+from sparkcohort.runtime.values.avro_schema import AvroSchema, AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro_steps import REASONS, AvroReason, AvroStep, without_schema
+from sparkcohort.runtime.values.steps import StepList, fault
 from sparkcohort.runtime.values.types import ColumnType, packed, type_difference
 
 UNFRAMED = -1
@@ -44,7 +45,7 @@ class AvroValues:
             raise AvroSchemaError("", difference)
         self.target = target or whole
         self.type = arrow_type(self.target)
-        self._lists: dict[int, StepList] = {}
+        self._lists: dict[int, StepList[AvroStep]] = {}
         self._decoder = AvroDecoder(packed(self.target), most)
         if writers is None:
             self._add(UNFRAMED, resolve(writer or reader, reader, self.target))
@@ -88,7 +89,7 @@ class AvroValues:
             raise not_yet
         return passing
 
-    def _resolved(self, schema_id: int | str, answer: RegisteredText) -> StepList:
+    def _resolved(self, schema_id: int | str, answer: RegisteredText) -> StepList[AvroStep]:
         if answer.kind != "AVRO":
             return without_schema(self.target, f"schema {schema_id} is {answer.kind}, not AVRO")
         try:
@@ -98,7 +99,7 @@ class AvroValues:
         except Exception as error:  # noqa: BLE001  an unforeseen schema from outside: its records are bad, the query goes on
             return without_schema(self.target, f"schema {schema_id} is broken: {type(error).__name__}")
 
-    def _add(self, schema_id: int, steps: StepList) -> None:
+    def _add(self, schema_id: int, steps: StepList[AvroStep]) -> None:
         self._decoder.add(schema_id, *steps.packed(), steps.constants)
         self._lists[schema_id] = steps
 
@@ -109,14 +110,10 @@ class AvroValues:
     def _attempt(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
         """The rows and the bad ones; or, before any is read, the ids that are missing."""
         validity, offsets, data = binary_buffers(values)
-
-        def take(address: int) -> Any:
-            return pa.Array._import_from_c(address, self.type)
-
-        framed = self._writers is not None
+        framed, take = self._writers is not None, importer(self.type)
         rows, bad, missing = self._decoder.decode(validity, offsets, data, values.offset, len(values), framed, take)
         return rows, [self._bad(*each) for each in bad or ()], missing
 
     def _bad(self, row: int, reason: int, position: int, schema_id: int, constant: int) -> BadRecord:
         detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""
-        return BadRecord(row, AvroReason(reason), words(AvroReason(reason), position, detail))
+        return BadRecord(row, AvroReason(reason), fault(REASONS[AvroReason(reason)], position, detail))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from sparkcohort.native._native import JsonDecoder
-from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers, importer
 from sparkcohort.runtime.values.json_plan import JsonReason, packed, plan, words
 from sparkcohort.runtime.values.json_zone import ZoneTable, packed_zone
 from sparkcohort.runtime.values.types import ColumnType
@@ -30,9 +28,6 @@ class JsonValues:
         run out; the decoder is as good as new then.
         """
         validity, offsets, data = binary_buffers(values)
-        rows, faults = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._take)
+        rows, faults = self._decoder.decode(validity, offsets, data, values.offset, len(values), importer(self.type))
         bad = [(row, JsonReason(reason), place) for row, reason, place in faults]
         return rows, [BadRecord(row, reason, words(reason, place, self._fields)) for row, reason, place in bad]
-
-    def _take(self, address: int) -> Any:
-        return pa.Array._import_from_c(address, self.type)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from sparkcohort.native._native import ProtobufDecoder
-from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers
-from sparkcohort.runtime.values.protobuf.columns import column_type
-from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
-from sparkcohort.runtime.values.protobuf.steps import ProtobufReason, words
+from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_type, binary_buffers, importer
+from sparkcohort.runtime.values.protobuf_columns import column_type
+from sparkcohort.runtime.values.protobuf_compilation import compile_steps
+from sparkcohort.runtime.values.protobuf_descriptor import MessageDescriptor
+from sparkcohort.runtime.values.protobuf_steps import REASONS, ProtobufReason
+from sparkcohort.runtime.values.steps import fault
 from sparkcohort.runtime.values.types import ColumnType, packed
 
 
@@ -42,13 +41,10 @@ class ProtobufValues:
         run out; the decoder is as good as new then.
         """
         validity, offsets, data = binary_buffers(values)
-
-        def take(address: int) -> Any:
-            return pa.Array._import_from_c(address, self.type)
-
+        take = importer(self.type)
         rows, bad = self._decoder.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
         return rows, [self._bad(*each) for each in bad]
 
     def _bad(self, row: int, reason: int, position: int, step: int) -> BadRecord:
         path = self._steps.paths[step] if step >= 0 else ""
-        return BadRecord(row, ProtobufReason(reason), words(ProtobufReason(reason), position, path))
+        return BadRecord(row, ProtobufReason(reason), fault(REASONS[ProtobufReason(reason)], position, path))

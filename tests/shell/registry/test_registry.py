@@ -30,7 +30,7 @@ from sparkcohort.runtime.shell.values.writer_schemas import (
     WriterSchemas,
     shared_writer_schemas,
 )
-from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro_schema import parse_schema
 from tests.kit.certificates import Authority
 from tests.kit.registry import Registry, serving
 from tests.kit.waiting import wait_until

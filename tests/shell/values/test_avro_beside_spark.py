@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
-from sparkcohort.runtime.values.avro.columns import column_type
-from sparkcohort.runtime.values.avro.resolution import resolve
-from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from sparkcohort.runtime.values.avro_columns import column_type
+from sparkcohort.runtime.values.avro_resolution import resolve
+from sparkcohort.runtime.values.avro_schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro_steps import AvroReason, Op
 from sparkcohort.runtime.values.types import BIGINT, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain

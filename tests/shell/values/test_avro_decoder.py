@@ -21,9 +21,9 @@ from sparkcohort.runtime.shell.values.schema_registry import (
     SchemaRegistry,
 )
 from sparkcohort.runtime.shell.values.writer_schemas import WriterSchemas
-from sparkcohort.runtime.values.avro.columns import column_type
-from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from sparkcohort.runtime.values.avro_columns import column_type
+from sparkcohort.runtime.values.avro_schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro_steps import AvroReason, Op
 from sparkcohort.runtime.values.types import STRING, packed, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain

@@ -10,7 +10,7 @@ import pytest
 
 AVRO = """
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
-from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro_schema import parse_schema
 def made():
     return AvroValues(parse_schema('{"type": "map", "values": ["null", "string"]}'))
 record = bytes.fromhex("020261") + b"\\x02\\x80\\x7d" + b"x" * 8000 + b"\\0"
@@ -27,7 +27,7 @@ last = {"s": None, "n": 7, "l": ["y" * 8000]}
 """
 PROTOBUF = """
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
-from sparkcohort.runtime.values.protobuf.descriptor import parse_message
+from sparkcohort.runtime.values.protobuf_descriptor import parse_message
 from tests.kit.protobuf_schemas import Proto, field, file_set, message, tagged
 found = parse_message(file_set(message("M", field("texts", 1, Proto.TYPE_STRING, Proto.LABEL_REPEATED))), "M")
 def made():

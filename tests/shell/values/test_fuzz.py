@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.values.avro.steps import Op
-from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp
+from sparkcohort.runtime.values.avro_steps import Op
+from sparkcohort.runtime.values.protobuf_steps import FieldFlag, ProtobufOp
 from tests.kit import avro_fuzz, protobuf_fuzz
 from tests.kit.fuzz import DECODERS, Fuzzed, fuzzed
 

@@ -12,8 +12,8 @@ from sparkcohort.native import _native
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
-from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.protobuf.descriptor import parse_message
+from sparkcohort.runtime.values.avro_schema import parse_schema
+from sparkcohort.runtime.values.protobuf_descriptor import parse_message
 from sparkcohort.runtime.values.types import BINARY, INT, STRING, ColumnType, array, mapping, struct
 from tests.kit.protobuf_schemas import Proto, field, file_set, message, tagged
 

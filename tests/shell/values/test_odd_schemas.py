@@ -10,9 +10,9 @@ import pytest
 
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
-from sparkcohort.runtime.values.avro.resolution import resolve
-from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from sparkcohort.runtime.values.avro_resolution import resolve
+from sparkcohort.runtime.values.avro_schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro_steps import AvroReason, Op
 
 LARGEST = (1 << 31) - 1
 

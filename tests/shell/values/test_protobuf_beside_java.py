@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
-from sparkcohort.runtime.values.protobuf.descriptor import parse_message
-from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
+from sparkcohort.runtime.values.protobuf_descriptor import parse_message
+from sparkcohort.runtime.values.protobuf_steps import ProtobufReason
 from sparkcohort.runtime.values.types import STRING, ColumnType, struct
 from tests.kit.java_protobuf import JavaProtobuf
 from tests.kit.plain_rows import plain

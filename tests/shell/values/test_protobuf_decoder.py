@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sparkcohort.native._native import ProtobufDecoder
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
-from sparkcohort.runtime.values.protobuf.columns import column_type
-from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor, parse_message
-from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
+from sparkcohort.runtime.values.protobuf_columns import column_type
+from sparkcohort.runtime.values.protobuf_compilation import compile_steps
+from sparkcohort.runtime.values.protobuf_descriptor import MessageDescriptor, parse_message
+from sparkcohort.runtime.values.protobuf_steps import FieldFlag, ProtobufOp, ProtobufReason
 from sparkcohort.runtime.values.types import BIGINT, STRING, ColumnType, array, packed, struct
 from tests.kit.plain_rows import plain
 from tests.kit.protobuf_schemas import (

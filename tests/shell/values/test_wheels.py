@@ -22,7 +22,7 @@ import json
 import pyarrow as pa
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
-from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro_schema import parse_schema
 from sparkcohort.runtime.values.types import INT, struct
 
 rows = []

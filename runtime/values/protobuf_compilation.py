@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from operator import attrgetter
 
-from sparkcohort.runtime.values.protobuf import defaults
-from sparkcohort.runtime.values.protobuf.columns import column_type, time_type
-from sparkcohort.runtime.values.protobuf.descriptor import (
+from sparkcohort.runtime.values.protobuf_columns import column_type, time_type
+from sparkcohort.runtime.values.protobuf_descriptor import (
     DescriptorError,
     EnumDescriptor,
     FieldDescriptor,
     FieldType,
     MessageDescriptor,
 )
-from sparkcohort.runtime.values.protobuf.steps import NO_ENUM, FieldFlag, MessageSteps, ProtobufOp, ProtobufStep
+from sparkcohort.runtime.values.protobuf_steps import NO_ENUM, FieldFlag, ProtobufOp, ProtobufStep
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, type_difference, width
 
 OPS = {
@@ -33,9 +35,16 @@ OPS = {
 }
 MOST_NAME = 400
 """Bytes of an enum's name: a number behind it still fits where the interpreter writes both."""
+_FLOATS = {FieldType.FLOAT: ("<f", "<I"), FieldType.DOUBLE: ("<d", "<q")}
+_INT, _LONG = (1 << 32) - 1, (1 << 64) - 1
+_NARROW = (FieldType.INT32, FieldType.UINT32, FieldType.SINT32, FieldType.FIXED32, FieldType.SFIXED32, FieldType.ENUM)
+_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
-def compile_steps(message: MessageDescriptor, target: ColumnType, index: tuple[int, ...] = ()) -> MessageSteps:
+def compile_steps(
+    message: MessageDescriptor, target: ColumnType, index: tuple[int, ...] = ()
+) -> StepList[ProtobufStep]:
     """The steps that read ``message`` into ``target``, all of its type or a part.  Raises DescriptorError.
 
     ``index`` is the one that a record must have in Confluent's frame: the message's place in its file (Confluent's
@@ -47,7 +56,7 @@ def compile_steps(message: MessageDescriptor, target: ColumnType, index: tuple[i
     code.message(message, target, 0, "value")
     code.steps[0] = code.steps[0]._replace(b=len(code.table) if index else -1)
     code.table += [len(index), *index] if index else []
-    return MessageSteps(tuple(code.steps), target, tuple(code.constants), tuple(code.table), tuple(code.paths))
+    return StepList(tuple(code.steps), target, tuple(code.constants), tuple(code.table), tuple(code.paths))
 
 
 class _MessageCompiler:
@@ -110,7 +119,7 @@ class _MessageCompiler:
     def _default(self, field: FieldDescriptor) -> int:
         if field.default is None:
             return field.enum.first & 0xFFFFFFFF if field.enum else self._constant(b"") if field.kind in _TEXTS else 0
-        return self._constant(defaults.text(field)) if field.kind in _TEXTS else defaults.bits(field)
+        return self._constant(default_text(field)) if field.kind in _TEXTS else default_bits(field)
 
     def _constant(self, data: bytes) -> int:
         self.constants.append(data)
@@ -153,3 +162,44 @@ def _columns(target: ColumnType, column: int) -> dict[str, tuple[int, ColumnType
         columns[name] = place, kind
         place += width(kind)
     return columns
+
+
+def default_bits(field: FieldDescriptor) -> int:
+    """A number's default by its bits, as a signed one of 64.
+
+    >>> default_bits(FieldDescriptor("f", 1, FieldType.FLOAT, default="1.5")) == 0x3FC00000, default_bits(FieldDescriptor("b", 1, FieldType.BOOL, default="true"))
+    (True, 1)
+    """
+    text = field.default or ""
+    try:
+        if field.kind in _FLOATS:
+            number, as_bits = _FLOATS[field.kind]
+            return int(struct.unpack(as_bits, struct.pack(number, float(text)))[0])
+        if field.kind is FieldType.BOOL:
+            return {"true": 1, "false": 0}[text]
+        value = _enum_number(field, text) if field.enum else int(text)
+    except (ValueError, KeyError, OverflowError):
+        raise DescriptorError(f"the default of {field.name} is none of its type: {text[:40]!r}") from None
+    return value & _INT if field.kind in _NARROW else (value & _LONG ^ 1 << 63) - (1 << 63)
+
+
+def _enum_number(field: FieldDescriptor, name: str) -> int:
+    values = field.enum.values if field.enum else {}
+    return {each: number for number, each in values.items()}[name]
+
+
+def default_text(field: FieldDescriptor) -> bytes:
+    r"""The default of a string, or of bytes, which are written with escapes.
+
+    >>> default_text(FieldDescriptor("b", 1, FieldType.BYTES, default=r"a\000\xff\n"))
+    b'a\x00\xff\n'
+    """
+    default = (field.default or "").encode()
+    return _ESCAPE.sub(_unescape, default) if field.kind is FieldType.BYTES else default
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    hexadecimal, octal, letter = match.groups()
+    if letter is not None:
+        return _LETTERS.get(letter, letter)
+    return bytes([int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF])

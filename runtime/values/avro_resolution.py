@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sparkcohort.runtime.values.avro.columns import column_type, number_union, value_branches
-from sparkcohort.runtime.values.avro.defaults import encode_default
-from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, subpath
-from sparkcohort.runtime.values.avro.skipping import Skipper
-from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList
+from sparkcohort.runtime.values.avro_columns import column_type, number_union, value_branches
+from sparkcohort.runtime.values.avro_defaults import encode_default
+from sparkcohort.runtime.values.avro_schema import MISSING, AvroField, AvroSchema, AvroSchemaError, subpath
+from sparkcohort.runtime.values.avro_skipping import Skipper
+from sparkcohort.runtime.values.avro_steps import MOST_STEPS, AvroStep, Op
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, width
 
 PROMOTIONS = {
@@ -51,7 +52,7 @@ class Unreadable(Exception):
     """What is written can't be read as this."""
 
 
-def resolve(writer: AvroSchema, reader: AvroSchema, target: ColumnType | None = None) -> StepList:
+def resolve(writer: AvroSchema, reader: AvroSchema, target: ColumnType | None = None) -> StepList[AvroStep]:
     """The steps that read what ``writer`` has written into a column of the reader's type.
 
     ``target`` is that type, or what is left of it when fields are not asked for.  A writer that does not fit gives a
@@ -79,7 +80,7 @@ class _Compiler:
         self.skipper = Skipper(self.steps, self.table)
         self.attempts = 0
 
-    def add(self, op: Op, column: int = -1, a: int = 0, b: int = 0) -> int:
+    def add(self, op: Op, column: int = 0, a: int = 0, b: int = 0) -> int:
         """Append a step; its place."""
         self.attempts += 1
         if self.attempts > MOST_STEPS:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro.schema import AvroSchemaError, LogicalType, most_digits, parse_schema
+from sparkcohort.runtime.values.avro_schema import AvroSchemaError, LogicalType, most_digits, parse_schema
 from tests.kit import avro_schemas as drawn
 
 

@@ -6,12 +6,10 @@ for which proto2 and proto3 are two sets of features.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
-
-from sparkcohort.runtime.values.protobuf.wire import fields
 
 Features = Mapping[int, int]
 PRESENCE, ENUM_TYPE, UTF8, ENCODING = 1, 2, 4, 5  # fields of FeatureSet
@@ -25,6 +23,8 @@ NEWEST: Final = 1001  # edition 2024
 LABEL_REQUIRED, LABEL_REPEATED = 2, 3
 _GOOGLE: Final = "google.protobuf."
 MOST_NUMBER: Final = (1 << 29) - 1
+VARINT, I64, LEN, I32 = 0, 1, 2, 5  # wire types; native/values/protobuf.c reads records
+MOST_VARINT: Final = 10
 
 
 class FieldType(IntEnum):
@@ -144,7 +144,7 @@ def _read(data: int | bytes) -> Read:
     if isinstance(data, int):
         raise DescriptorError("it is no descriptor set (a number where a message is expected)")
     values: Read = {}
-    for number, value in fields(data):
+    for number, value in message_fields(data):
         values.setdefault(number, []).append(value)
     return values
 
@@ -321,3 +321,38 @@ def _candidate_names(name: str, scope: str) -> list[str]:
 def _signed(number: int) -> int:
     """A 32-bit number as it is meant."""
     return (number & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+def message_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message with their numbers, in their order.  ValueError where it is none.
+
+    >>> list(message_fields(bytes.fromhex("0a0161 109601")))
+    [(1, b'a'), (2, 150)]
+    """
+    position = 0
+    while position < len(data):
+        tag, position = varint(data, position)
+        kind = tag & 7
+        if kind == VARINT:
+            number, position = varint(data, position)
+            yield tag >> 3, number
+            continue
+        size = {I64: 8, I32: 4}.get(kind, -1)
+        if kind == LEN:
+            size, position = varint(data, position)
+        if size < 0 or size > len(data) - position or not tag >> 3:
+            raise ValueError(f"no field at byte {position}")
+        value, position = data[position : position + size], position + size
+        yield tag >> 3, value
+
+
+def varint(data: bytes, start: int) -> tuple[int, int]:
+    """The number at a place, and the place behind it."""
+    number = 0
+    for place in range(MOST_VARINT):
+        if start + place >= len(data):
+            break
+        number |= (data[start + place] & 0x7F) << 7 * place
+        if data[start + place] < 0x80:
+            return number & (1 << 64) - 1, start + place + 1
+    raise ValueError(f"no number at byte {start}")

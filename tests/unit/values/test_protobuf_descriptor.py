@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
-from sparkcohort.runtime.values.protobuf.columns import column_type
-from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, parse_message
+from sparkcohort.runtime.values.protobuf_columns import column_type
+from sparkcohort.runtime.values.protobuf_compilation import compile_steps
+from sparkcohort.runtime.values.protobuf_descriptor import DescriptorError, parse_message
 from sparkcohort.runtime.values.types import BIGINT, INT, STRING, array, mapping, struct
 from tests.kit.protobuf_schemas import KNOWN, Proto, enum, field, file_set, message
 

@@ -6,7 +6,7 @@ a ``null`` alone has no column; and Spark's own property ``spark.sql.catalyst.ty
 
 from __future__ import annotations
 
-from sparkcohort.runtime.values.avro.schema import MOST_DEPTH, AvroSchema, AvroSchemaError, subpath
+from sparkcohort.runtime.values.avro_schema import MOST_DEPTH, AvroSchema, AvroSchemaError, subpath
 from sparkcohort.runtime.values.types import (
     BIGINT,
     BINARY,
@@ -15,6 +15,7 @@ from sparkcohort.runtime.values.types import (
     DOUBLE,
     FLOAT,
     INT,
+    MOST_COLUMNS,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -44,7 +45,6 @@ BY_LOGICAL_TYPE = {
     "local-timestamp-micros": TIMESTAMP_NTZ,
 }
 MOST_DIGITS = 38  # of a decimal, in Spark and in Arrow
-MOST_COLUMNS = 10_000
 
 
 def column_type(schema: AvroSchema) -> ColumnType:

@@ -5,8 +5,8 @@ A record that takes no byte has no steps: where each record has the one before i
 
 from __future__ import annotations
 
-from sparkcohort.runtime.values.avro.schema import MOST_BYTES, AvroSchema
-from sparkcohort.runtime.values.avro.steps import AvroStep, Op
+from sparkcohort.runtime.values.avro_schema import MOST_BYTES, AvroSchema
+from sparkcohort.runtime.values.avro_steps import AvroStep, Op
 
 VARINTS = ("int", "long", "enum")
 
@@ -51,11 +51,11 @@ class Skipper:
             self.entry = start + 1
             self.skip(schema.branches[1 - kinds.index("null")])
             self.entry = len(self.steps)
-            self.steps[start] = AvroStep(Op.SKIP_NULLABLE, -1, kinds.index("null"), self.entry)
+            self.steps[start] = AvroStep(Op.SKIP_NULLABLE, 0, kinds.index("null"), self.entry)
             return
         first, ends = len(self.table), []
         self.table += [0] * len(schema.branches)
-        self.steps.append(AvroStep(Op.UNION, -1, first, len(schema.branches)))
+        self.steps.append(AvroStep(Op.UNION, 0, first, len(schema.branches)))
         for number, branch in enumerate(schema.branches):
             self.table[first + number] = len(self.steps)
             self.skip(branch)
@@ -75,7 +75,7 @@ class Skipper:
             self.steps.append(AvroStep(Op.SKIP_BYTES))
         self.skip(schema.item)
         self.steps.append(AvroStep(Op.NEXT, a=start))
-        self.steps[start] = AvroStep(Op.SKIP_LIST, -1, len(self.steps), key + schema.item.least)
+        self.steps[start] = AvroStep(Op.SKIP_LIST, 0, len(self.steps), key + schema.item.least)
 
     def routines(self) -> None:
         """Append the records' own steps, each once, and let the calls know where."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from sparkcohort.runtime.values.avro.schema import MISSING, MOST_DEPTH, AvroSchema, AvroSchemaError, subpath
+from sparkcohort.runtime.values.avro_schema import MISSING, MOST_DEPTH, AvroSchema, AvroSchemaError, subpath
 
 RANGES = {"int": 1 << 31, "long": 1 << 63}
 MOST_VALUES = 100_000

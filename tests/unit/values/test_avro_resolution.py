@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
-from sparkcohort.runtime.values.avro.resolution import resolve
-from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.avro.steps import StepList
+from sparkcohort.runtime.values.avro_resolution import resolve
+from sparkcohort.runtime.values.avro_schema import parse_schema
+from sparkcohort.runtime.values.avro_steps import AvroStep
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain_rows
 from tests.kit.tier import of_tier
 
 
-def steps_for(writer: Any, reader: Any) -> StepList:
+def steps_for(writer: Any, reader: Any) -> StepList[AvroStep]:
     """The list of steps for two schemas in JSON."""
     return resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkcohort.runtime.values.protobuf.descriptor import (
+from sparkcohort.runtime.values.protobuf_descriptor import (
     DescriptorError,
     FieldDescriptor,
     FieldType,
@@ -16,6 +16,7 @@ from sparkcohort.runtime.values.types import (
     FLOAT,
     INT,
     INTERVAL,
+    MOST_COLUMNS,
     STRING,
     TIMESTAMP,
     ColumnType,
@@ -38,7 +39,6 @@ PLAIN = {
 }
 TIMES = {"Timestamp": TIMESTAMP, "Duration": INTERVAL}
 """By the name of the message alone, as Spark has it, if its fields are ``seconds`` and ``nanos``."""
-MOST_COLUMNS = 10_000
 MOST_DEPTH = 64
 
 

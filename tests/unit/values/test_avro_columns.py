@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.values.avro.columns import column_type
-from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro_columns import column_type
+from sparkcohort.runtime.values.avro_schema import AvroSchemaError, parse_schema
 
 
 def columns(schema: Any) -> str:

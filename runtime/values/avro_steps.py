@@ -1,16 +1,11 @@
-"""The list of steps that reads one record: flat, without names.  native/values/avro.c runs it.
-
-A step is an operation with the number of the column it appends to (see ``types.walk``) and two numbers whose
-meaning is the operation's.  What is longer than a number stands in ``constants``; unions and enums point into ``table``.
-"""
+"""The steps that read one record of Avro's; native/values/avro.c runs them."""
 
 from __future__ import annotations
 
 import enum
-import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType
 
 MOST_STEPS = 100_000
@@ -62,10 +57,10 @@ class Op(enum.IntEnum):
 
 
 class AvroStep(NamedTuple):
-    """One step; ``column`` is -1 where nothing is appended."""
+    """One step; ``column`` means nothing where nothing is appended."""
 
     op: Op
-    column: int = -1
+    column: int = 0
     a: int = 0
     b: int = 0
 
@@ -109,30 +104,6 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StepList:
-    """How the records of one writer's schema become columns of the reader's."""
-
-    steps: tuple[AvroStep, ...]
-    target: ColumnType
-    constants: tuple[bytes, ...] = ()
-    table: tuple[int, ...] = ()
-
-    def packed(self) -> tuple[bytes, bytes]:
-        """The steps and the table as the C code takes them: 64-bit numbers, four a step."""
-        numbers = [number for op, column, a, b in self.steps for number in (op, max(column, 0), a, b)]
-        return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
-
-
-def without_schema(target: ColumnType, reason: str) -> StepList:
+def without_schema(target: ColumnType, reason: str) -> StepList[AvroStep]:
     """The list for records whose writer's schema can't be had: all fail."""
     return StepList((AvroStep(Op.FAIL, b=1),), target, (reason.encode(),))
-
-
-def words(reason: AvroReason, position: int, detail: str = "") -> str:
-    """What is wrong with a record, for people.
-
-    >>> words(AvroReason.TRUNCATED, 7)
-    'the bytes end too early (at byte 7)'
-    """
-    return f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {position})"

@@ -1,4 +1,4 @@
-"""The list of steps that reads one record: flat, without names.  native/values/protobuf.c runs it.
+"""The steps that read one message; native/values/protobuf.c runs them.
 
 A MESSAGE is followed by one step for each of its fields that counts, in the order of their numbers: what a record has in any
 order is found by number, and appended when the whole message is known.
@@ -7,11 +7,7 @@ order is found by number, and appended when the whole message is known.
 from __future__ import annotations
 
 import enum
-import struct
-from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from sparkcohort.runtime.values.types import ColumnType
 
 MOST_DEPTH = 100
 """Messages and groups inside of each other, in a record: the limit of Java's library."""
@@ -103,28 +99,3 @@ REASONS = {
     ProtobufReason.OTHER_MESSAGE: "it is another message of its schema; where the messages of a file have changed places, set "
     "value.message.index=any (or key.message.index)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class MessageSteps:
-    """How the records of one message become columns."""
-
-    steps: tuple[ProtobufStep, ...]
-    target: ColumnType
-    constants: tuple[bytes, ...] = ()
-    table: tuple[int, ...] = ()
-    paths: tuple[str, ...] = field(default=(), compare=False)  # by step
-
-    def packed(self) -> tuple[bytes, bytes]:
-        """The steps and the table as the C code takes them: 64-bit numbers, seven a step."""
-        numbers = [number for step in self.steps for number in step]
-        return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
-
-
-def words(reason: ProtobufReason, position: int, path: str = "") -> str:
-    """What is wrong with a record, for people.
-
-    >>> words(ProtobufReason.UTF8, 7, "value.name")
-    'a string is not UTF-8: value.name (at byte 7)'
-    """
-    return f"{REASONS[reason]}{f': {path}' if path else ''} (at byte {position})"
