@@ -65,18 +65,9 @@ class Scales:
             self.owned[member].append(partition)
         self.load = {member: sum(map(weight.__getitem__, partitions)) for member, partitions in self.owned.items()}
         self._counts = {member: len(partitions) for member, partitions in self.owned.items()}
-        self.fair = self._fair_shares()
+        crews = set[str]().union(*self.crew.values())
+        self.fair = dict.fromkeys(sorted(crews), sum(weight.values()) / max(len(crews), 1))
         self._placed = self._place([p for p in weight if p not in self.owner], self.load, self._counts)
-
-    def _fair_shares(self) -> dict[str, float]:
-        """By member, the mean load of its connected component: all members that it shares topics with, also through others."""
-        total = dict.fromkeys(self.crew, 0)
-        for (topic, _), weight in self.weight.items():
-            total[topic] += weight
-        fair: dict[str, float] = {}
-        for connected, topics in _connected_components(self.crew):
-            fair.update(dict.fromkeys(connected, sum(total[topic] for topic in topics) / len(connected)))
-        return fair
 
     def target(self, moves: Mapping[Partition, str]) -> dict[str, list[Partition]]:
         """By member, its partitions after these moves."""
@@ -287,25 +278,6 @@ class Moves:
             for crew_holdings in holdings.values():
                 crew_holdings.sort()
         return holdings
-
-
-def _connected_components(crew: Mapping[str, tuple[str, ...]]) -> list[tuple[list[str], list[str]]]:
-    """The connected components of members and topics: partitions can move between all members of one."""
-    components: list[tuple[set[str], list[str]]] = []
-    for members, topics in _by_crew(crew).items():
-        touching = [component for component in components if not component[0].isdisjoint(members)]
-        components = [component for component in components if component not in touching]
-        components.append(
-            ({*members, *(m for c in touching for m in c[0])}, [*topics, *(t for c in touching for t in c[1])])
-        )
-    return [(sorted(members), topics) for members, topics in components]
-
-
-def _by_crew(crew: Mapping[str, tuple[str, ...]]) -> dict[tuple[str, ...], list[str]]:
-    topics: dict[tuple[str, ...], list[str]] = {}
-    for topic, members in crew.items():
-        topics.setdefault(members, []).append(topic)
-    return topics
 
 
 def _sum_of_squares(load: Loads) -> int:

@@ -18,6 +18,7 @@ from operator import index
 
 from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition, subscribers
 
+MOST_NUMBER = (1 << 31) - 1  # of a partition: Kafka has 32 bits for it
 MOST_SHOWN = 60  # characters of a wrong value in an error
 
 
@@ -63,9 +64,12 @@ def _partitions(member: str, value: object) -> tuple[Partition, ...]:
 def _partition(member: str, item: object) -> Partition:
     if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str) and not isinstance(item[1], bool):
         try:
-            return str(item[0]), index(item[1])
+            number = index(item[1])
         except TypeError:
             pass
+        else:
+            if abs(number) <= MOST_NUMBER:
+                return str(item[0]), number
     raise BadAnswer(f"{member} is given {_printable(item)}, not a (topic, partition)")
 
 

@@ -12,9 +12,9 @@ Law: each partition has one place, and each place one partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress, islice, repeat, starmap
+from itertools import islice, repeat, starmap
 from operator import itemgetter
 from struct import pack as pack_values
 from typing import Final, TypeAlias
@@ -28,8 +28,6 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 NO_MEMBER: Final = -1  # also no topic, no place, no group
 _BLOCK: Final = 1 << 13
-_FEW: Final = 1 << 6
-_WORD: Final = 8
 
 
 class Space:
@@ -55,19 +53,16 @@ class Space:
         return self._inputs[0] is topics and self._inputs[1] is members
 
     def _kinds(self) -> tuple[Ints, Bools]:
-        first = _firsts([subscription.topics for subscription in self.subscriptions])
-        different = np.flatnonzero(first == np.arange(len(first)))
+        wish_of, different = _first_equals([subscription.topics for subscription in self.subscriptions])
         wants: Bools = np.zeros(
             (len(different), len(self.topics) + 1), np.bool_
-        )  # the last column: topics that don't exist
+        )  # the last one: topics that don't exist
         number = dict(zip(self.topics, range(len(self.topics)), strict=True))
         for row, member in zip(wants, different.tolist(), strict=True):
             row[_numbers(self.subscriptions[member].topics, number)] = True
-        wants[:, :-1] &= self.counts > 0
-        wants = wants[:, :-1]
-        kind_of = np.zeros(len(first), np.int64)
-        kind_of[different], kinds = _kinds_of(wants)
-        return kind_of[first], wants if len(kinds) == len(wants) else wants[kinds]
+        wants = wants[:, :-1] & (self.counts > 0)
+        kind_of, kinds = _kinds_of(wants)
+        return kind_of[wish_of], wants[kinds]
 
     @cached_property
     def uniform(self) -> bool:
@@ -141,7 +136,7 @@ class Space:
         )
 
     def place(self, partitions: Iterable[Partition], size: int) -> Ints:
-        """The places of these ``size`` partitions; -1 for one that doesn't exist."""
+        """The places of these ``size`` partitions, whose numbers have 64 bits at most; -1 for one that doesn't exist."""
         if not size:
             return np.zeros(0, np.int64)
         topics = dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
@@ -150,12 +145,9 @@ class Space:
         # In blocks: they are still in the processor's cache when their numbers are read after their topics.
         for first in range(0, size, _BLOCK):
             block = list(islice(values, _BLOCK))
-            try:
-                # One call: ``get`` takes the partition's number as its default, so topics are numbered below zero.
-                topic = np.fromiter(starmap(topics.get, block), np.int64, len(block))
-                number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
-            except OverflowError:
-                topic, number = self._believable(block, topics)
+            # One call: ``get`` takes the partition's number as its default, so topics are numbered below zero.
+            topic = np.fromiter(starmap(topics.get, block), np.int64, len(block))
+            number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
             del block
             np.subtract(-1, topic, out=topic)
             topic.clip(-1, len(self.topics), out=topic)  # a negative number of an unknown topic is no topic either
@@ -164,13 +156,6 @@ class Space:
             places[number.view(np.uint64) >= counts[topic]] = NO_MEMBER  # as unsigned, negative numbers are the largest
             result_places[first : first + len(places)] = places
         return result_places
-
-    def _believable(self, partitions: list[Partition], topics: Mapping[str, int]) -> tuple[Ints, Ints]:
-        """Topics and numbers for ``place`` when a number doesn't fit into 64 bits: -1 for what is out of range."""
-        most = int(self.counts.max(initial=0))
-        topic_numbers = [topics.get(topic, 0) for topic, _ in partitions]
-        numbers = [number if 0 <= number < most else NO_MEMBER for _, number in partitions]
-        return np.array(topic_numbers, np.int64), np.array(numbers, np.int64)
 
 
 def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
@@ -183,41 +168,17 @@ def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
     return np.fromiter(map(number.get, wish, repeat(NO_MEMBER)), np.int64, len(wish))
 
 
-def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
-    """For each wish, the place of the first equal one.
-
-    While there are few kinds, long lists are compared faster than hashed.  Equal ones may be missed among the last few.
-    """
-    first, positions, candidates = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
-    if not wishes or wishes.count(wishes[0]) == len(wishes):
-        return first
-    equal = np.ones(len(wishes), np.bool_)
-    while candidates and 16 * np.count_nonzero(equal) >= len(equal):
-        equal = np.fromiter(map(candidates[0].__eq__, candidates), np.bool_, len(candidates))
-        first[positions[equal]] = positions[0]
-        positions, candidates = positions[~equal], list(compress(candidates, ~equal))
-    if len(candidates) <= _FEW:
-        first[positions] = positions  # reading an equal one again costs no more than finding it
-        return first
-    first_of: dict[tuple[str, ...], int] = {}
-    first[positions] = np.fromiter(map(first_of.setdefault, candidates, positions.tolist()), np.int64, len(candidates))
-    return first
-
-
 def _kinds_of(rows: Bools) -> tuple[Ints, Ints]:
     """Each row's kind, numbered in the order of appearance; and the first row of each kind."""
-    width = -(-rows.shape[1] // 8)
-    if width <= _WORD:
-        words = np.zeros((len(rows), _WORD), np.uint8)
-        words[:, :width] = np.packbits(rows, axis=1)
-        keys = words.view(np.uint64).ravel().tolist()
-    else:
-        keys = np.ascontiguousarray(np.packbits(rows, axis=1)).view(f"V{width}").ravel().tolist()
-    number = {key: kind for kind, key in enumerate(dict.fromkeys(keys))}
-    kind = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
-    first = np.zeros(len(number), np.int64)
-    first[kind[::-1]] = np.arange(len(rows))[::-1]
-    return kind, first
+    return _first_equals([row.tobytes() for row in np.packbits(rows, axis=1)])
+
+
+def _first_equals(values: Sequence[Hashable]) -> tuple[Ints, Ints]:
+    """The number of each value, numbered in the order of appearance; and the place of the first of each."""
+    first: dict[Hashable, int] = {}
+    places = np.fromiter(map(first.setdefault, values, range(len(values))), np.int64, len(values))
+    firsts = np.fromiter(first.values(), np.int64, len(first))
+    return np.searchsorted(firsts, places), firsts
 
 
 def distinct(values: Ints) -> Ints:

@@ -75,7 +75,7 @@ def test_a_member_without_topics_gets_nothing_and_changes_nothing(
     st.lists(
         st.tuples(
             st.sampled_from(["t", "u", "gone", "zzz"]),
-            st.integers(-100, 100) | st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**63, -(2**64), 10**400]),
+            st.integers(-100, 100) | st.integers(-(2**63), 2**63 - 1),
         )
     )
 )
