@@ -51,7 +51,6 @@ LINGER_S: Final = 2.0
 LOOK_S: Final = 5.0
 END_S: Final = 10.0
 """How long the process may take to end."""
-MEMBER_END_S: Final = 20.0
 _LENGTH: Final = struct.Struct("!I")
 
 
@@ -65,7 +64,6 @@ class Agent:
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._members: dict[str, QueryMember | None] = {}  # by address; None: is being made
-        self._ending: dict[str, float] = {}  # by when it has to have ended
         self._idle_since = time.monotonic()
         self._linger_s = FIRST_MEMBER_S
         self._leaving = ""
@@ -86,12 +84,6 @@ class Agent:
         for candidate in members:
             if candidate.is_of_earlier_run(member.config):  # no run will take it over, and its buffers hold memory
                 candidate.end("a member for a newer run of its group has come", leave=False)
-
-    def on_member_ending(self, member: QueryMember) -> None:
-        """A member has begun to end."""
-        with self._lock:
-            self._ending[member.config.address] = time.monotonic() + MEMBER_END_S
-        self._inbox.put(_wake)
 
     def on_member_ended(self, member: QueryMember) -> None:
         """A member has released all that it had."""
@@ -144,7 +136,6 @@ class Agent:
     def _forget(self, address: str) -> None:
         with self._lock:
             self._members.pop(address, None)
-            self._ending.pop(address, None)
             self._idle_since = time.monotonic()
             # An agent of one query's own gets no other member.
             self._linger_s = 0.0 if self._leaving or address == self._name else LINGER_S
@@ -154,16 +145,11 @@ class Agent:
 
     def _run_once(self) -> None:
         with self._lock:
-            due = [*self._ending.values(), *(() if self._members else (self._idle_since + self._linger_s,))]
-        wait_s = min([LOOK_S, *(deadline - time.monotonic() for deadline in due)])
+            linger_s = LOOK_S if self._members else self._idle_since + self._linger_s - time.monotonic()
         with contextlib.suppress(queue.Empty):
-            self._inbox.get(timeout=max(wait_s, 0))()
-        now = time.monotonic()
+            self._inbox.get(timeout=max(min(linger_s, LOOK_S), 0))()
         with self._lock:
-            late = [address for address, deadline in self._ending.items() if deadline <= now]
-            idle = not self._members and now >= self._idle_since + self._linger_s
-        if late:
-            self.fail(f"{len(late)} of its members did not end within {MEMBER_END_S:g} s")
+            idle = not self._members and time.monotonic() >= self._idle_since + self._linger_s
         if idle:
             log.info("ending: %s", self._leaving or "no query has a member here any more")
             os._exit(0)  # sockets, memory and threads go with the process; nothing here is on a disk

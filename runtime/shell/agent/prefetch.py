@@ -215,9 +215,6 @@ class Prefetcher:
         client, owned = self._client, self._owned
         ids = client.topic_ids(events, owned.topic_id)
         with self._lock:
-            if client.drop_timestamps(events):
-                owned.restart()
-                return
             for event in events:
                 rows, times = client.split_timestamps(event.batch) if isinstance(event, Records) else (None, None)
                 owned.store(event, ids[event.tp], rows, times, time.monotonic())

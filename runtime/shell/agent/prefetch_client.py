@@ -10,7 +10,7 @@ have come.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.owned_buffers import FetchTargets
 from sparkcohort.runtime.shell.kafka import blocking_client
-from sparkcohort.runtime.shell.kafka.fetch.events import Event, Largest, MalformedRecordError, PartitionError
+from sparkcohort.runtime.shell.kafka.fetch.events import Event, Largest, PartitionError
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.settings import bounds
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
@@ -39,22 +39,23 @@ class PrefetchClient:
     ) -> None:
         """Make the first source; no broker is awaited."""
         self._columns, self._fetched = columns, with_timestamp(columns)
-        self._new_source: Callable[..., RecordSource] = partial(
+        self._new_source = partial(
             RecordSource,
             {**conf, **bounds(max(buffer_bytes // 8, 64 << 10))},
             batch_bytes=batch_bytes,
             unhurried=True,
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
+            columns=self._fetched,
             threads=threads,
         )
-        self.source = self._new_source(columns=self._fetched)
+        self.source = self._new_source()
         self.assigned: set[TopicPartition] = set()
         self.is_lost = False  # how the source stands is not known: it is made again
 
     def replace_lost(self) -> None:
         """Make the source again if it is lost."""
         if self.is_lost:
-            old, self.source = self.source, self._new_source(columns=self._fetched)
+            old, self.source = self.source, self._new_source()
             self.assigned, self.is_lost = set(), False
             with contextlib.suppress(Exception):  # it may have been closing when it failed
                 old.close()
@@ -81,19 +82,11 @@ class PrefetchClient:
 
     def split_timestamps(self, batch: pa.RecordBatch | None) -> tuple[pa.RecordBatch | None, pa.Array | None]:
         """The rows as the query has them, and their timestamps."""
+        if batch is None:
+            return None, None
         fields = [column.field for column in self._fetched]
-        if batch is None or Field.TIMESTAMP not in fields:
-            return batch, None
         times = batch.column(fields.index(Field.TIMESTAMP))
         return (batch if self._fetched == self._columns else batch.select(range(len(self._columns)))), times
-
-    def drop_timestamps(self, events: Iterable[Event]) -> bool:
-        """Fetch again without timestamps if a malformed one, which the query doesn't read, may be the cause of a failure."""
-        malformed = any(isinstance(e, PartitionError) and isinstance(e.error, MalformedRecordError) for e in events)
-        if not malformed or self._fetched == self._columns:
-            return False
-        self._fetched, self.is_lost = self._columns, True
-        return True
 
     def close(self) -> None:
         """Close all connections."""

@@ -111,7 +111,6 @@ class QueryMember:
                 return
             self._has_ended = True
         log.info("ending: %s", reason)
-        self._host.on_member_ending(self)
         try:
             ending = in_context(self._close, reason, leave, partitions_lost)
             threading.Thread(target=ending, name="cohort-ending", daemon=True).start()

@@ -1,16 +1,13 @@
 """The task's side of the socket between a task and its agent: it asks for ranges and gets Arrow; see ``task_frames``.
 
-A client that gets no answer for its time-out, finds the agent gone, or does not understand it, never asks this agent again.  A Python worker
-imports this before its first row, so nothing that only the agent needs is imported here.
+A client that gets no answer for its time-out, or finds the agent gone, never asks this agent again.  A Python worker imports this before its first row, so nothing that only the agent needs is imported here.
 """
 
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final
 
 import pyarrow as pa
 
@@ -29,15 +26,11 @@ from sparkcohort.runtime.shell.agent.task_frames import (
     is_ours,
     receive,
 )
-from sparkcohort.runtime.shell.agent.task_requests import MOST_WORDS, encode_request
-from sparkcohort.runtime.text import printable
-
-_INVALID_ANSWER: Final = (ValueError, LookupError, StopIteration, OverflowError, struct.error, pa.ArrowException)
-"""Errors of a malformed answer: no call, no batch, none of the ranges, no buffer."""
+from sparkcohort.runtime.shell.agent.task_requests import encode_request
 
 
 class AgentTimeout(Exception):
-    """The agent fell silent, is gone, or sent a malformed answer; every step that came whole has been handed out."""
+    """The agent fell silent or is gone; every step that came whole has been handed out."""
 
 
 class TaskClient:
@@ -64,7 +57,7 @@ class TaskClient:
         try:
             _, answer = receive(self._ask(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2)))
             return None if answer == NO_ANSWER else calls.decode(bytes(answer), calls.ClaimReply)
-        except (OSError, calls.CallError) as error:
+        except OSError as error:
             raise self._silent(error) from error
 
     def tell(self, report: calls.Delivered) -> None:
@@ -102,14 +95,13 @@ class TaskClient:
                     finished = True
                     return
                 step = (self._read_shared if kind == FRAME_SHARED_STEP else self._read_framed)(connection, body)
-                _check(step, request.ranges)
                 rows = step.batch is not None
                 yield step
                 del step  # so that its buffer goes back with the answer to the next one
                 if rows:
                     ended = self._consumer.ended()
                     connection.sendall(bytes((len(ended),)) + ended)
-        except (OSError, *_INVALID_ANSWER) as error:
+        except OSError as error:
             raise self._silent(error) from error
         finally:
             if not finished:  # the rest of the answer may still be on its way
@@ -157,26 +149,11 @@ class TaskClient:
             undo.pop_all()
         return connection
 
-    def _silent(self, error: Exception) -> AgentTimeout:
+    def _silent(self, error: OSError) -> AgentTimeout:
         self.close()
-        if isinstance(error, TimeoutError):
-            self._failure = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
-        elif isinstance(error, OSError):
-            self._failure = f"the agent is gone ({error})"
-        else:
-            self._failure = printable(f"the agent's answer is malformed ({type(error).__name__}: {error})", MOST_WORDS)
+        silence = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
+        self._failure = silence if isinstance(error, TimeoutError) else f"the agent is gone ({error})"
         return AgentTimeout(self._failure)
-
-
-def _check(step: Served, ranges: Sequence[Range]) -> None:
-    """Raises ValueError for a step that is of none of the ranges."""
-    places = [index for index, _ in (*step.positions, *step.missed)]
-    if not all(0 <= index < len(ranges) for index in places):
-        raise ValueError(f"places of {len(ranges)} ranges: {places[:5]}")
-    if any(position < ranges[index].start for index, position in step.positions):
-        raise ValueError("a range that stands before its start")
-    if step.batch is not None and len(step.sizes) != len(step.positions):
-        raise ValueError(f"{len(step.sizes)} sizes of {len(step.positions)} ranges")
 
 
 def _receive_descriptor(connection: socket.socket) -> int:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import psutil
@@ -142,36 +141,6 @@ def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None])
     assert staying.member(runs.executor) == member
 
 
-@pytest.mark.thorough("six lives of a member")
-@pytest.mark.timeout(240)
-def test_members_come_and_go_and_leave_nothing_behind(runs: Runs) -> None:
-    """A process that has had many members has as many threads, descriptors and mappings as with its first."""
-    process = runs.start(runs.worlds[0])
-
-    def counted() -> tuple[int, int, int]:
-        return process.num_threads(), process.num_fds(), _mapped(process)
-
-    first = counted()
-    for number in range(6):
-        runs.more(1)
-        world = runs.worlds[-1]
-        assert runs.start(world).pid == process.pid
-        flows(world, runs.executor)
-        world.coordinator.stop()
-        wait_until(lambda world=world: not sockets(runs.executor, world.run_id), 30, "it to be gone")  # type: ignore[misc]
-        first = counted() if number == 1 else first
-    # gRPC has more threads while its work piles up, as on a busy machine, until these have been idle for some time.
-    wait_until(
-        lambda: all(now <= then + 3 for now, then in zip(counted(), first, strict=True)), 60, "as many as at first"
-    )
-    flows(runs.worlds[0], runs.executor)
-
-
-def _mapped(process: psutil.Process) -> int:
-    """How many shared-memory buffers it has."""
-    return Path(f"/proc/{process.pid}/maps").read_text().count("cohort-batch")
-
-
 def test_it_ends_after_its_last_member(runs: Runs) -> None:
     """Not with the first one's end, and soon after the last one's."""
     runs.more(1)
@@ -253,9 +222,6 @@ class Told:
 
     def on_contact(self, _member: QueryMember) -> None:
         """It is the only one of its query."""
-
-    def on_member_ending(self, _member: QueryMember) -> None:
-        """It is waited for."""
 
     def on_member_ended(self, member: QueryMember) -> None:
         """Nothing is left of it."""
