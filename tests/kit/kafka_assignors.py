@@ -17,12 +17,11 @@ Given: TypeAlias = Mapping[str, tuple[Partition, ...]]
 
 @dataclass(frozen=True)
 class Case:
-    """A group, as assignors see it; ``version`` 1: members tell Kafka's in that version of ConsumerProtocol."""
+    """A group, as assignors see it."""
 
     topics: Mapping[str, int]
     members: Mapping[str, MemberSubscription]
     racks: Racks = field(default_factory=dict)
-    version: int = 3
 
     def lines(self) -> list[str]:
         """The case in the words of KafkaAssignors.java."""
@@ -33,7 +32,7 @@ class Case:
         for member, said in self.members.items():
             owned = ",".join(f"{topic}:{number}" for topic, number in said.owned)
             words = (said.instance_id or "-", said.rack or "-", str(said.generation), ",".join(said.topics) or "-")
-            told.append(f"{'member1' if self.version == 1 else 'member'} {member} {' '.join(words)} {owned or '-'}")
+            told.append(f"member {member} {' '.join(words)} {owned or '-'}")
         return told
 
     def __str__(self) -> str:

@@ -3,7 +3,6 @@
 //
 //   topic NAME RACKS;RACKS;...                               a topic: for each partition the racks of its replicas
 //   member ID INSTANCE RACK GENERATION TOPICS TOPIC:N,...    a member: what it wants, and what it says it owns
-//   member1 …                                                the same, telling it in version 1, which has no generation
 //   assign NAME                                              ask one; what was told is forgotten afterwards
 //
 // The answer: "given ID TOPIC:N,... ID TOPIC:N,...", or "raised CLASS message".
@@ -42,7 +41,6 @@ public class KafkaAssignors {
     static final Map<String, Node> NODES = new TreeMap<>();  // a broker for each rack
 
     static class Member {
-        final int version;
         final String id;
         final Optional<String> instance;
         final Optional<String> rack;
@@ -51,7 +49,6 @@ public class KafkaAssignors {
         final List<TopicPartition> owned;
 
         Member(String[] words) {
-            version = words[0].equals("member1") ? 1 : 3;
             id = words[1];
             instance = optional(words[2]);
             rack = optional(words[3]);
@@ -67,8 +64,7 @@ public class KafkaAssignors {
                 own.onAssignment(new Assignment(owned), new ConsumerGroupMetadata("group", generation, id, instance));
             }
             ByteBuffer data = own.subscriptionUserData(new HashSet<>(topics));
-            Subscription made = version == 1 ? new Subscription(topics, data, owned)
-                : new Subscription(topics, data, owned, generation, rack);
+            Subscription made = new Subscription(topics, data, owned, generation, rack);
             made.setGroupInstanceId(instance);
             return made;
         }
@@ -134,7 +130,7 @@ public class KafkaAssignors {
             String[] words = line.split(" ");
             switch (words[0]) {
                 case "topic" -> partitions.addAll(topic(words[1], words[2]));
-                case "member", "member1" -> members.add(new Member(words));
+                case "member" -> members.add(new Member(words));
                 default -> {
                     try {
                         output.println(ask(words[1], partitions, members));

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import resource
 import socket
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import psutil
 
-from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
     CommittedPosition,
@@ -17,10 +16,9 @@ from sparkcohort.runtime.protocol.messages import (
     OffsetCommitReply,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import address
 from sparkcohort.runtime.shell.rpc.executor import Executor, agent_answers
-from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets, start_member
+from tests.kit.agents import TOPIC, World, gone, pulled, sockets, start_member
 from tests.kit.rebalances import rebalances_of
 from tests.kit.waiting import wait_until
 
@@ -37,18 +35,6 @@ def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: W
     tp = TopicPartition(TOPIC, 1)
     wait_until(lambda: tp in world.coordinator.group.committed, 5, "the position to be committed")
     assert world.coordinator.group.committed[tp].offset == 90
-
-
-def test_tasks_claim_and_report_by_it(world: World) -> None:
-    """A task without a connection of its own gets a slot of the plan, and what it says it delivered is counted."""
-    executor, _ = world.start("1")
-    address = executor.address("run")
-    with closing(TaskClient(address, world.authority.client.token, 10)) as client:
-        claimed = client.claim(calls.Claim("p", 0, address))
-        assert claimed is not None
-        assert claimed.ranges == tuple(Range(TOPIC, partition, 0, 10) for partition in range(PARTITIONS))
-        client.tell(calls.Delivered("p", address, (Range(TOPIC, 0, 0, 10),), (7, 70), (0, 0), (70,), timed_out=False))
-    wait_until(lambda: world.plans.audit.records_from_agent == 7, 10, "the report")
 
 
 def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(world: World) -> None:
@@ -124,18 +110,6 @@ def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: 
     assert world.coordinator.history.rebalance_totals.partitions_moved - moved <= len(owned), (
         "nothing counted as moved by the takeover"
     )
-
-
-def test_an_agent_that_dies_with_its_executor_goes_with_its_session(world: World) -> None:
-    """Nobody is left to say good-bye: its partitions move after a session, also where a rebalance has begun."""
-    executor, agent = world.start("1")
-    world.start("2")
-    wait_until(lambda: sorted(world.loads()) == [1, 2], 10, "both to own something")
-    agent.kill()
-    world.executors[0].kill()
-    world.coordinator.trigger("asked for")
-
-    wait_until(lambda: world.member(executor) is None and world.loads() == [PARTITIONS], 10, "the move")
 
 
 def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> None:

@@ -327,22 +327,6 @@ def test_closing_ends_everybody(filled: MockCluster) -> None:
         list(pieces)
 
 
-def test_many_partitions_in_a_small_buffer(mock_broker: MockCluster) -> None:
-    """Readers of more partitions than the buffer has room for all get on, none is missed."""
-    partitions, each = 40, 200
-    mock_broker.create_topic("t", partitions)
-    produce(mock_broker.bootstrap, "t", partitions * each, partitions=partitions, value_bytes=1_000)
-    prefetcher = Prefetcher(conf(mock_broker), buffer_bytes=600 << 10, patience_s=20)
-    prefetcher.assign({TopicPartition("t", number): 0 for number in range(partitions)})
-
-    def count(number: int) -> int:
-        return len(batches_to_rows(one_by(prefetcher.serve, Range("t", number, 0, each), 0, 1)))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(count, range(partitions))) == [each] * partitions
-    prefetcher.close()
-
-
 def test_who_waits_ends_the_pause_of_a_quiet_prefetcher(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

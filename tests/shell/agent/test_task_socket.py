@@ -74,18 +74,6 @@ def served(name: str) -> Iterator[list[Range]]:
     server.close()
 
 
-def test_rows_positions_and_acknowledgement(name: str, served: list[Range], connect: Connect) -> None:
-    """A range arrives whole and in order, and is acknowledged once, after its last piece was taken."""
-    client = connect()
-    assert hello(client) == os.getpid()
-    for wanted in (Range("t", 0, 0, 35), Range("t", 1, 14, 15), Range("t", 0, 35, 36)):
-        pieces = list(one_by(client.read, wanted, 0, 1))
-        assert pieces[-1][0] == wanted.end
-        assert offsets(batches_to_rows(pieces)) == [at for at in range(wanted.start, wanted.end) if at % 7]
-    wait_until(lambda: len(served) == 3, 5, "three acknowledgements")
-    assert served == [Range("t", 0, 0, 35), Range("t", 1, 14, 15), Range("t", 0, 35, 36)]
-
-
 def test_a_miss_carries_the_position(name: str, served: list[Range], connect: Connect) -> None:
     """A miss in mid-range says where the direct read goes on; the connection stays good, nothing is acknowledged."""
     client = connect()

@@ -13,23 +13,17 @@ from hypothesis import strategies as st
 
 from sparkcohort.native._native import AvroDecoder
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
-from sparkcohort.runtime.shell.values.registry_settings import read_settings
 from sparkcohort.runtime.shell.values.schema_registry import (
     NotYetKnownError,
     RegisteredText,
-    RegistryUnavailableError,
-    SchemaRegistry,
 )
-from sparkcohort.runtime.shell.values.writer_schemas import WriterSchemas
 from sparkcohort.runtime.values.avro_columns import column_type
 from sparkcohort.runtime.values.avro_schema import AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro_steps import AvroReason, Op
 from sparkcohort.runtime.values.types import STRING, packed, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.plain_rows import plain
-from tests.kit.registry import serving
 from tests.kit.tier import of_tier
-from tests.kit.waiting import wait_until
 
 ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 MORE: dict[str, Any] = {**ORDER, "fields": [*ORDER["fields"], {"name": "by", "type": "string", "default": "nobody"}]}
@@ -185,31 +179,6 @@ def test_whatever_a_registry_has_costs_the_records_that_have_it(text: str) -> No
     rows, bad = values.decode(pa.array([framed(2, b"\x02"), framed(1, b"\x02")]))
     assert rows.to_pylist() == [None, {"id": 1}]
     assert [each.row for each in bad] == [0]
-
-
-def test_a_registry_that_is_away_is_no_bad_record() -> None:
-    """What is known goes on; a batch with an id that isn't raises, and is read when the registry is back."""
-    with serving(schemas={"a": ORDER, "b": MORE}) as registry:
-        found = read_settings({"schema.registry.url": registry.url, "schema.registry.timeout.ms": "300"})
-        assert found is not None
-        asked = SchemaRegistry(found)
-        values = AvroValues(parsed(ORDER), writers=WriterSchemas(asked).get)
-        old = pa.array([framed(1, b"\x02")])
-        assert values.decode(old)[0].to_pylist() == [{"id": 1}]
-        registry.status = 503
-        assert values.decode(old)[0].to_pylist() == [{"id": 1}]
-        both = pa.array([framed(1, b"\x02"), framed(2, b"\x04\x00")])
-        with pytest.raises(RegistryUnavailableError, match=r"answer(ed)? for schema 2"):
-            values.decode(both)
-        registry.status = 0
-
-        def decoded() -> object:
-            try:
-                return values.decode(both)
-            except RegistryUnavailableError:
-                return None
-
-        assert wait_until(decoded, 30, "the registry to be asked again") == (pa.array([{"id": 1}, {"id": 2}]), [])
 
 
 def test_a_decoder_takes_only_steps_that_fit() -> None:

@@ -138,19 +138,3 @@ def test_only_binary_is_read(kind: Any) -> None:
     for decoder in (json_of(INT), avro_of("int")):
         with pytest.raises(TypeError, match="of type binary, not"):
             decoder.decode(pa.array([], kind))
-
-
-def test_a_decoder_that_was_not_made_reads_nothing() -> None:
-    """Nor one whose making failed; and none is made twice."""
-    for kind, good in ((_native.JsonDecoder, (bytes(16), b"\0")), (_native.AvroDecoder, (bytes(8),))):
-        framed = () if kind is _native.JsonDecoder else (False,)
-        for bad in (None, (b"\1" + bytes(15), b"\0") if kind is _native.JsonDecoder else (b"\1" + bytes(7),)):
-            decoder: Any = kind.__new__(kind)
-            if bad:
-                with pytest.raises(ValueError, match="these are no"):
-                    decoder.__init__(*bad)
-            with pytest.raises(RuntimeError, match="not made"):
-                decoder.decode(None, bytes(8), b"", 0, 1, *framed, print)
-            decoder.__init__(*good)
-            with pytest.raises(RuntimeError, match="made once"):
-                decoder.__init__(*good)

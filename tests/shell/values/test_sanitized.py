@@ -8,14 +8,6 @@ import pytest
 
 from tests.kit import sanitized
 
-AS_MUCH = """
-import ctypes
-from sparkcohort.native import _native
-decoder = _native.JsonDecoder(bytes(16), b"\\0")
-print(ctypes.CDLL(_native.__file__).__asan_region_is_poisoned is not None)
-"""
-
-
 DIES = """
 import ctypes
 from tests.kit.sanitized import READERS, feed_here
@@ -36,11 +28,6 @@ def test_the_corpora_do_no_harm(folder: Path) -> None:
     """Columns whole and in slices, with nulls, with frames and without: no byte outside is touched, no rule of C broken."""
     counts = sanitized.run(folder, "-m", "tests.kit.sanitized")
     assert all(int(good) > 10 for good in counts.split()), counts
-
-
-def test_it_is_built_so(folder: Path) -> None:
-    """Else nothing would be found."""
-    assert sanitized.run(folder, "-c", AS_MUCH) == "True\n"
 
 
 def test_an_input_that_ends_the_process_is_told(folder: Path) -> None:

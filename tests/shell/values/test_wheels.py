@@ -85,12 +85,3 @@ def test_without_the_source_of_yyjson(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if line.startswith("sparkcohort: ")] == [
         f"sparkcohort: the source of yyjson is not in .cache/sources/{YYJSON}: run tools/bootstrap.sh yyjson"
     ]
-
-
-@pytest.mark.thorough("a build without a compiler")
-def test_without_a_compiler(tmp_path: Path) -> None:
-    """No wheel either: one without its native part would read nothing."""
-    done = build(tmp_path, parser=True, CC="false")
-    assert done.returncode
-    assert "'false'" in done.stderr
-    assert list((tmp_path / "dist").glob("*.whl")) == []

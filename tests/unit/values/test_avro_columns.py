@@ -16,19 +16,6 @@ def columns(schema: Any) -> str:
     return str(column_type(parse_schema(json.dumps(schema))))
 
 
-TREE = {
-    "type": "record",
-    "name": "Tree",
-    "fields": [{"name": "v", "type": "int"}, {"name": "kids", "type": {"type": "array", "items": "Tree"}}],
-}
-
-
-def test_a_record_inside_of_itself_is_refused() -> None:
-    """With the place where it comes again."""
-    with pytest.raises(AvroSchemaError, match=r"at kids.items: record 'Tree' is inside of itself"):
-        columns(TREE)
-
-
 def test_what_spark_has_no_column_for_is_told_with_the_place() -> None:
     """Null alone, more digits than 38, more columns than anybody can read."""
     for schema, message in [

@@ -12,7 +12,7 @@ from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values import formats as module
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Field, UserColumn, chosen_columns
 from sparkcohort.runtime.values.formats import RAW, Decoding, Format
-from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType
+from sparkcohort.runtime.values.types import BINARY, STRING
 from tests.kit.protobuf_schemas import Proto, field, file_set, message
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
@@ -32,19 +32,6 @@ def test_strings_are_columns_of_that_type() -> None:
     assert columns[2:] == KAFKA_ROW[2:]
     (key,) = chosen_columns([UserColumn("key", STRING)], parse({**OPTIONS, "key.format": "string"}).columns)
     assert (key.field, key.type) == (Field.KEY, STRING)
-
-
-@pytest.mark.parametrize(
-    ("format_", "asked", "remedy"),
-    [
-        ("binary", STRING, "set the option value.format to string, or write it as value BINARY"),
-        ("string", BINARY, "leave out the option value.format, or write it as value STRING"),
-    ],
-)
-def test_a_schema_that_wants_another_type_is_told_which_option(format_: str, asked: ColumnType, remedy: str) -> None:
-    """Both ways out."""
-    with pytest.raises(OptionError, match=remedy):
-        chosen_columns([UserColumn("value", asked)], parse({**OPTIONS, "value.format": format_}).columns)
 
 
 ORDER = file_set(
@@ -131,13 +118,6 @@ def test_a_column_for_bad_bytes_has_a_name_of_its_own(name: str) -> None:
     both = {f"{of}.{name}": text for of in ("key", "value") for name, text in (("format", "json"), ("schema", "a INT"))}
     with pytest.raises(OptionError, match=r"option value.corrupt.column=BAD: there is a column of this name"):
         parse({**OPTIONS, **both, "key.corrupt.column": "bad", "value.corrupt.column": "BAD"})
-
-
-def test_words_that_are_none() -> None:
-    """Of formats and modes."""
-    for name, text in (("value.format", "xml"), ("key.mode", "strict")):
-        with pytest.raises(OptionError, match=f"option {name}='{text}' must be one of "):
-            parse({**OPTIONS, name: text})
 
 
 def test_a_registry_that_nobody_asks() -> None:

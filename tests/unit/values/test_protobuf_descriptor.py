@@ -78,15 +78,6 @@ def test_what_is_no_descriptor_set_is_told(data: bytes) -> None:
         parse_message(data, "p.Order")
 
 
-def test_a_message_inside_of_itself_is_refused() -> None:
-    """With the way out that Spark has."""
-    tree = message("Tree", field("kids", 1, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Tree"))
-    with pytest.raises(DescriptorError, match=r"p.Tree is inside of itself, at kids, .*recursive.fields.max.depth"):
-        column_type(parse_message(file_set(tree), "p.Tree"))
-    with pytest.raises(DescriptorError, match=r"message p.Empty has no field"):
-        column_type(parse_message(order(), "p.Empty"))
-
-
 def test_a_part_of_the_fields_is_all_that_is_read() -> None:
     """And what is none of the message's is refused by name."""
     found = parse_message(order(), "p.Order")
