@@ -2,16 +2,13 @@
 
 Law: an answer depends on the input alone, and not on its order.  Kafka's own example:
 
->>> from sparkcohort.assignors import MemberSubscription, find_assignor
+>>> from sparkcohort.assignors import ASSIGNORS, MemberSubscription
 >>> both = MemberSubscription(("t0", "t1"))
->>> find_assignor("range").assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
+>>> ASSIGNORS["range"].assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
 {'C0': (('t0', 0), ('t0', 1), ('t1', 0), ('t1', 1)), 'C1': (('t0', 2), ('t1', 2))}
 """
 
 from __future__ import annotations
-
-import difflib
-from collections.abc import Mapping
 
 from sparkcohort.assignors.api import Assignor, Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -27,8 +24,6 @@ __all__ = [
     "MemberSubscription",
     "Partition",
     "Racks",
-    "UnknownAssignor",
-    "find_assignor",
 ]
 
 ASSIGNORS: dict[str, Assignor] = {
@@ -41,16 +36,3 @@ ASSIGNORS: dict[str, Assignor] = {
         LoadBalancedAssignor(),
     )
 }
-
-
-class UnknownAssignor(LookupError):
-    """A name in ``partition.assignment.strategy`` that no assignor has."""
-
-
-def find_assignor(name: str, assignors: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """Return the assignor of this name.  Raises UnknownAssignor, which names the nearest."""
-    if name in assignors:
-        return assignors[name]
-    near = difflib.get_close_matches(name, assignors, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise UnknownAssignor(f"no assignor is called {name!r}: {hint}There are {', '.join(sorted(assignors))}")

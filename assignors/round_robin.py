@@ -16,7 +16,7 @@ Its other one shows what unequal subscriptions cost; the sticky assignors give e
 >>> RoundRobinAssignor().assign({"t0": 1, "t1": 2, "t2": 3}, unequal)
 {'C0': (('t0', 0),), 'C1': (('t1', 0),), 'C2': (('t1', 1), ('t2', 0), ('t2', 1), ('t2', 2))}
 
-Racks change nothing, as in Kafka.  Range and the sticky assignors use them.
+Racks change nothing, as in Kafka.  The sticky assignors use them.
 """
 
 from __future__ import annotations

@@ -31,14 +31,9 @@ def static_first(space: Space) -> Ints:
 
 
 def subscribers_in_order(space: Space) -> list[Ints]:
-    """By topic's position, the numbers of the members that want it, in Kafka's order.
-
-    Topics with the same subscribers share one array: its identity tells that they are the same.
-    """
+    """By topic's position, the numbers of the members that want it, in Kafka's order."""
     order = static_first(space)
     kind = space.kind[order]
-    arrays: dict[bytes, Ints] = {}
-    for kinds in space.wants.T:
-        if kinds.tobytes() not in arrays:
-            arrays[kinds.tobytes()] = order[kinds[kind]]
-    return [arrays[kinds.tobytes()] for kinds in space.wants.T]
+    class_of, first = space.partition_classes
+    classes = [order[kinds[kind]] for kinds in space.wants.T[first]]
+    return [classes[number] for number in class_of.tolist()]

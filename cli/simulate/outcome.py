@@ -1,12 +1,12 @@
 """Computes what an assignor would do to a group: all figures that ``cohort simulate`` prints.
 
->>> from sparkcohort.assignors import find_assignor
+>>> from sparkcohort.assignors import ASSIGNORS
 >>> from sparkcohort.cli.simulate.case import parse
 >>> case = parse('''{"topics": {"t0": 3, "t1": 3}, "members": {
 ...   "C0": {"topics": ["t0", "t1"], "owned": [["t0", 0], ["t0", 2], ["t1", 1]], "generation": 1},
 ...   "C1": {"topics": ["t0", "t1"], "owned": [["t0", 1], ["t1", 0], ["t1", 2]], "generation": 1},
 ...   "C2": {"topics": ["t0", "t1"]}}}''')
->>> outcome = simulate(case, case, find_assignor("cooperative-sticky"))
+>>> outcome = simulate(case, case, ASSIGNORS["cooperative-sticky"])
 >>> outcome.assignment["C2"], outcome.transferring, outcome.settled["C2"]
 ((), (('t0', 2), ('t1', 2)), (('t0', 2), ('t1', 2)))
 >>> outcome.moved, outcome.fewest_moves, outcome.spread_before, outcome.spread, outcome.rounds

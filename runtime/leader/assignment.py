@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, find_assignor, validate
+from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, validate
 from sparkcohort.assignors.api import NO_RACKS, Assignment, Partition, Racks, subscribers
 from sparkcohort.assignors.solver import revocation
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
@@ -84,9 +84,9 @@ def plan(
     ``topics`` has the number of partitions of each.  ``subset`` lists the partitions of topics that are read in part (Spark's
     ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
     each partition's replicas, by its number in Kafka.  No member gets what it is ``barred`` from.
-    Raises UnknownAssignor, and InvalidAssignment naming the assignor.
+    Raises InvalidAssignment naming the assignor.
     """
-    assignor = find_assignor(protocol_name, assignors)
+    assignor = assignors[protocol_name]
     subset = _existing_part(topics, subset)
     barred = _renumber_bars(barred, subset)
     arguments = assignor_input(members, topics, subset=subset, racks=racks)

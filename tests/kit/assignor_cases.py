@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal, TypeAlias
 
-from sparkcohort.assignors import MemberSubscription, Partition, Racks, find_assignor
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from tests.kit.groups import rejoin
 from tests.kit.kafka_assignors import Case, Given
@@ -19,7 +19,7 @@ MOST_ROUNDS = 5  # the round after a change, and Kafka's limit of four follow-up
 
 def ours(name: str) -> Assign:
     """The assignor of this name, as a function of a case."""
-    return lambda case: find_assignor(name).assign(case.topics, case.members, case.racks)
+    return lambda case: ASSIGNORS[name].assign(case.topics, case.members, case.racks)
 
 
 def fresh(number: int, *, equal: bool | None = None, racks: Known = "none") -> Case:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sparkcohort.assignors import ASSIGNORS, MemberSubscription, find_assignor
+from sparkcohort.assignors import ASSIGNORS
 from tests.kit.assignor_cases import (
     MOST_ROUNDS,
     broken,
@@ -62,29 +62,6 @@ def test_range_is_kafkas_partition_for_partition(kafka: KafkaAssignors) -> None:
     _none(_unlike(kafka, "range", map(fresh, range(MANY))))
 
 
-def test_range_with_racks_is_kafkas_partition_for_partition(kafka: KafkaAssignors) -> None:
-    """Racks of replicas known, partly known, everywhere the same; in a good part of the cases they change something."""
-    cases = [fresh(number, racks=known) for number in range(MANY) for known in ("some", "all")]
-    _none(_unlike(kafka, "range", cases))
-    changed = sum(find_assignor("range").assign(case.topics, case.members) != ours("range")(case) for case in cases)
-    assert changed > len(cases) / 5
-
-
-def test_range_keeps_topics_together_that_only_some_members_share(kafka: KafkaAssignors) -> None:
-    """Co-partitioned by subscribers and by number of partitions, beside topics that are neither; many partitions."""
-    racks = [("a", "b"), ("b", "c"), ("c",), ("a",), ("b",)]
-    topics = {"t0": 30, "t1": 30, "t2": 30, "t3": 31, "t4": 30}
-    where = {
-        topic: [racks[(number * step) % 5] for number in range(topics[topic])] for step, topic in enumerate(topics)
-    }
-    homes = ("a", "b", "c", None)
-    members = {
-        f"m{number}": MemberSubscription(tuple(topics)[: 3 + number % 3], rack=homes[number % 4])
-        for number in range(13)
-    }
-    _none(_unlike(kafka, "range", [Case(topics, members, where)]))
-
-
 @pytest.mark.parametrize("racks", ["none", "some"])
 def test_roundrobin_is_kafkas_partition_for_partition(kafka: KafkaAssignors, racks: str) -> None:
     """Racks change nothing."""
@@ -114,7 +91,7 @@ class Compared(NamedTuple):
 
 
 def _wrong(case: Case, name: str, rounds: list[Given]) -> list[str]:
-    early = handed_over_early(case, rounds[0]) if find_assignor(name).cooperative else []
+    early = handed_over_early(case, rounds[0]) if ASSIGNORS[name].cooperative else []
     return broken(case, rounds) + early
 
 

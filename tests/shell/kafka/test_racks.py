@@ -45,7 +45,7 @@ def test_members_are_assigned_what_is_near_them(mock_broker: MockCluster) -> Non
     """A task tells its executor's rack to the agent, the agent in its subscription; the leader knows the replicas'."""
     world = World(mock_broker)
     try:
-        world.assignors = ("range",)
+        world.assignors = ("cooperative-sticky",)
         world.racks = {TOPIC: [frozenset("b"), frozenset("a"), frozenset("b")]}
         near_a, near_b = (world.start(f"in-{rack}", rack)[0] for rack in "ab")
         numbers = [[1], [0, 2]]  # without racks the first two, and the last

@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import MemberSubscription, find_assignor
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.sticky import balance_partitions
 from tests.kit import groups
 
-STICKY = find_assignor("cooperative-sticky")
+STICKY = ASSIGNORS["cooperative-sticky"]
 
 
 @given(groups.topics(), groups.members())

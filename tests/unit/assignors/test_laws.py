@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, UnknownAssignor, find_assignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription
 from tests.kit import groups
 
 EACH = pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
@@ -96,10 +96,10 @@ def test_without_members_or_topics_there_is_nothing_to_give(assignor: Assignor) 
     assert assignor.assign({"t": 0}, {"a": MemberSubscription(("t",))}) == {"a": ()}
 
 
-def test_assignors_are_found_by_kafkas_names() -> None:
-    """find() knows range and cooperative-sticky, and names the nearest for a slip."""
-    assert find_assignor("range").name == "range"
-    assert not find_assignor("range").cooperative
-    assert find_assignor("cooperative-sticky").cooperative
-    with pytest.raises(UnknownAssignor, match=r"'cooperativesticky': did you mean cooperative-sticky\?"):
-        find_assignor("cooperativesticky")
+@pytest.mark.parametrize("name", ["range", "roundrobin"])
+@given(topics=groups.topics(), members=groups.members())
+def test_racks_change_nothing(name: str, topics: dict[str, int], members: groups.Members) -> None:
+    """Only the sticky assignors read them."""
+    near = {member: replace(said, rack="a") for member, said in members.items()}
+    where = {topic: [("a",), ("b",)] * count for topic, count in topics.items()}
+    assert ASSIGNORS[name].assign(topics, near, where) == ASSIGNORS[name].assign(topics, members)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import Load, MemberSubscription, Partition, find_assignor
+from sparkcohort.assignors import ASSIGNORS, Load, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, shares
 from sparkcohort.assignors.load_weights import weigh_partitions
 from sparkcohort.assignors.solver.ownership import resolve_ownership
@@ -76,7 +76,7 @@ def test_nine_tenths_of_the_traffic_on_three_of_sixty_partitions() -> None:
     assert (round(before, 1), len(moves)) == (3.4, 5)
     assert {("t", 4), ("t", 8)} < set(moves)
     rounds = 0
-    while find_assignor("load-balanced").assign(topics, after) != owned(after):
+    while ASSIGNORS["load-balanced"].assign(topics, after) != owned(after):
         after, moves = two_rounds(LoadBalancedAssignor(), topics, after)
         assert 0 < len(moves) <= 5
         rounds += 1
@@ -95,16 +95,14 @@ def test_as_long_as_nothing_is_reported_it_is_cooperative_sticky(
     topics: dict[str, int], members: groups.Members
 ) -> None:
     """The same answer, whatever the claims."""
-    assert find_assignor("load-balanced").assign(topics, members) == find_assignor("cooperative-sticky").assign(
-        topics, members
-    )
+    assert ASSIGNORS["load-balanced"].assign(topics, members) == ASSIGNORS["cooperative-sticky"].assign(topics, members)
 
 
 @given(groups.topics(), groups.members(loads=True))
 def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], members: groups.Members) -> None:
     """A partition that anyone else claims goes to nobody but its valid owner in this round, whatever is reported."""
     owner = resolve_ownership(topics, members).owner
-    for member, partitions in find_assignor("load-balanced").assign(topics, members).items():
+    for member, partitions in ASSIGNORS["load-balanced"].assign(topics, members).items():
         for partition in partitions:
             others = [m for m, said in members.items() if m != member and partition in said.owned]
             assert not others or owner.get(partition) == member

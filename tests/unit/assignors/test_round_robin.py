@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from sparkcohort.assignors import Partition, find_assignor
+from sparkcohort.assignors import ASSIGNORS, Partition
 from tests.kit import groups
 
-ROUNDROBIN = find_assignor("roundrobin")
+ROUNDROBIN = ASSIGNORS["roundrobin"]
 
 
 @given(groups.topics(9), groups.members())
@@ -22,10 +22,3 @@ def test_roundrobin_agrees_with_a_dumb_twin(topics: dict[str, int], members: gro
             hands[circle[0]].append((topic, number))
             circle.append(circle.pop(0))
     assert ROUNDROBIN.assign(topics, members) == {m: tuple(sorted(hand)) for m, hand in hands.items()}
-
-
-@given(groups.topics(), groups.members())
-def test_racks_change_nothing(topics: dict[str, int], members: groups.Members) -> None:
-    """As in Kafka."""
-    where = {topic: [("a",)] * count for topic, count in topics.items()}
-    assert ROUNDROBIN.assign(topics, members, where) == ROUNDROBIN.assign(topics, members)

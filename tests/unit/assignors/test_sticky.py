@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import Assignor, MemberSubscription, find_assignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription
 from sparkcohort.assignors.solver import unequal
 from sparkcohort.assignors.solver.ownership import resolve_ownership
 from sparkcohort.assignors.solver.packed import pack
@@ -18,9 +18,7 @@ from sparkcohort.assignors.sticky import balance_partitions
 from tests.kit import groups, optimum
 from tests.kit.assignor_cases import lived
 
-BOTH = pytest.mark.parametrize(
-    "assignor", [find_assignor("sticky"), find_assignor("cooperative-sticky")], ids=lambda a: a.name
-)
+BOTH = pytest.mark.parametrize("assignor", [ASSIGNORS["sticky"], ASSIGNORS["cooperative-sticky"]], ids=lambda a: a.name)
 RACKS = st.lists(st.sampled_from(("a", "b", "c", "")), max_size=2, unique=True)
 
 
@@ -75,11 +73,11 @@ def test_a_large_group_moves_no_more_than_it_must(odd: bool) -> None:
     """30,000 partitions, 300 members: fresh, one leaves, one joins; balanced, complete, the fewest moves."""
     topics = {f"t{n:02}": 750 for n in range(40)}
     members = {f"m{n:03}": MemberSubscription(tuple(topics)[: 1 if odd and n == 0 else None]) for n in range(300)}
-    first = find_assignor("cooperative-sticky").assign(topics, members)
+    first = ASSIGNORS["cooperative-sticky"].assign(topics, members)
     assert {len(mine) for mine in first.values()} == {100}
     owners = {m: MemberSubscription(members[m].topics, first[m], 1) for m in members}
     fewer = {m: owners[m] for m in members if m != "m007"}
-    left = find_assignor("cooperative-sticky").assign(topics, fewer)
+    left = ASSIGNORS["cooperative-sticky"].assign(topics, fewer)
     assert all(set(first[m]) <= set(left[m]) for m in fewer)
     assert groups.loads(left)[::298] == [100, 101]
     more = {**owners, "new": MemberSubscription(tuple(topics))}

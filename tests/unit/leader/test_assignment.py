@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition
 from sparkcohort.assignors.api import NO_RACKS, Racks
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.sticky import balance_partitions
@@ -171,12 +171,6 @@ def test_an_unreadable_member_costs_nobody_anything() -> None:
     }
 
 
-def test_an_unknown_protocol_is_named() -> None:
-    """The error says which assignor is not there."""
-    with pytest.raises(UnknownAssignor, match="did you mean range"):
-        planned("rage", {}, {})
-
-
 def test_keeping_moves_nothing() -> None:
     """When no plan can be had, everybody keeps what it is known to have and nobody gets anything new."""
     since = {"a": {TopicPartition("t", 5): 4, TopicPartition("t", 0): 3}}
@@ -189,15 +183,6 @@ def test_nothing_for_a_stranger_is_nothing() -> None:
     own = {"fixed": Fixed({"a": (("t", 0),), "gone": ()})}
     given = assignment.plan("fixed", {"a": MemberSubscription(("t",))}, {"t": 1}, assignors=own).assignments
     assert decoded(given) == {"a": (("t", 0),)}
-
-
-def test_an_own_assignor_is_found_among_those_given() -> None:
-    """By its name, and by nothing like it."""
-    said = {"a": MemberSubscription(("t",))}
-    own = {"fixed": Fixed({"a": (("t", 0),)})}
-    assert decoded(assignment.plan("fixed", said, {"t": 1}, assignors=own).assignments) == {"a": (("t", 0),)}
-    with pytest.raises(UnknownAssignor, match="no assignor is called 'fix': did you mean fixed"):
-        assignment.plan("fix", said, {"t": 1}, assignors=own)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

@@ -413,7 +413,7 @@ def test_racks_reach_the_assignor() -> None:
     wants = {rack: encode_subscription(Subscription(("t",), rack=rack)) for rack in "xy"}
     members = [JoinedMember(f"in-{rack}", rack, metadata) for rack, metadata in wants.items()]
     where = {"t": [(), ("y",), (), ("x",)]}
-    this = Round("range", members, {"t": 4}, {}, {}, {"t": [1, 3]}, where)
+    this = Round("cooperative-sticky", members, {"t": 4}, {}, {}, {"t": [1, 3]}, where)
     given_out = dict(delayed_rebalance.lead(LeaderState(), this, 0, DELAY_MS)[0])
     numbers = {name: [tp.partition for tp in decode_assignment(mine)] for name, mine in given_out.items()}
     assert numbers == {"in-x": [3], "in-y": [1]}

@@ -16,7 +16,7 @@ from pathlib import Path
 # The tree last: the installed wheel is what is measured.
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from sparkcohort.assignors import MemberSubscription, find_assignor
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription
 from sparkcohort.runtime.leader import assignment
 
 EVERY = {"equal": 1, "unequal": 5}
@@ -84,7 +84,7 @@ def group_of(asked: Cell) -> dict[str, MemberSubscription]:
     members = {_name(number): MemberSubscription(wanted(number)) for number in range(asked.members)}
     if asked.event == "fresh":
         return members
-    given = find_assignor(asked.assignor).assign(topics_of(asked), members)
+    given = ASSIGNORS[asked.assignor].assign(topics_of(asked), members)
     owners = {
         name: MemberSubscription(said.topics, given[name], 1, since=dict.fromkeys(given[name], 1))
         for name, said in members.items()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, find_assignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription
 from sparkcohort.cli.simulate import outcome
 from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.simulate.outcome import simulate
@@ -124,7 +124,7 @@ def test_loads_move_nothing() -> None:
         "b": MemberSubscription(("t",), yours, 1, loads=dict.fromkeys(yours, Load(1.0))),
     }
     case = Case({"t": 8}, members)
-    seen = simulate(case, case, find_assignor("load-balanced"))
+    seen = simulate(case, case, ASSIGNORS["load-balanced"])
     assert (seen.settled, seen.moved, seen.rounds) == (seen.owned_before, 0, 1)
     assert seen.busiest == seen.busiest_before == pytest.approx(1.978, abs=1e-3)
 
@@ -180,4 +180,4 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
 @given(case=cases(most=3, people=3).filter(lambda case: len(plain.partitions(case)) <= 6))
 def test_the_fewest_moves_are_the_fewest(case: Case) -> None:
     """No complete and balanced assignment of all that there are moves fewer."""
-    assert simulate(case, case, find_assignor("range")).fewest_moves == plain.fewest_moves(case)
+    assert simulate(case, case, ASSIGNORS["range"]).fewest_moves == plain.fewest_moves(case)
