@@ -129,7 +129,7 @@ def resolve_ownership(topics: Mapping[str, int], members: Mapping[str, MemberSub
     space = Space(topics, members)
     owned = [subscription.owned for subscription in space.subscriptions]
     sizes = np.fromiter(map(len, owned), np.int64, len(owned))
-    return Ownership(space, space.place(chain.from_iterable(owned), int(sizes.sum())), sizes)
+    return Ownership(space, space.place(list(chain.from_iterable(owned))), sizes)
 
 
 def _acquisitions(space: Space, sizes: Ints) -> Ints | None:

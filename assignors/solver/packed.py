@@ -36,13 +36,10 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
     @cached_property
     def sorted(self) -> tuple[Ints, Ints]:
         """The assigned places by member, then ascending; and where each member's begin, and the end."""
-        assigned_places, size = np.flatnonzero(self.member >= 0), len(self.space.ids)
-        if len(assigned_places) == len(self.member):
-            places, sizes = by_key(self.member, size), np.bincount(self.member, minlength=size)
-        else:
-            members = self.member[assigned_places]
-            places, sizes = assigned_places[by_key(members, size)], np.bincount(members, minlength=size)
-        return places, np.concatenate(([0], np.cumsum(sizes)))
+        places, size = np.flatnonzero(self.member >= 0), len(self.space.ids)
+        members = self.member[places]
+        sizes = np.bincount(members, minlength=size)
+        return places[by_key(members, size)], np.concatenate(([0], np.cumsum(sizes)))
 
     @cached_property
     def _number(self) -> dict[str, int]:
@@ -70,7 +67,7 @@ def pack(space: Space, assignment: Mapping[str, tuple[Partition, ...]]) -> Packe
     member = np.full(space.places, NO_MEMBER)
     lists = [assignment.get(name, ()) for name in space.ids]
     sizes = list(map(len, lists))
-    places = space.place(chain.from_iterable(lists), sum(sizes))
+    places = space.place(list(chain.from_iterable(lists)))
     if (places < 0).any():
         return None
     member[places] = np.repeat(np.arange(len(lists)), sizes)

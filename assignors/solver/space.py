@@ -12,9 +12,9 @@ Law: each partition has one place, and each place one partition.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, repeat, starmap
+from itertools import repeat, starmap
 from operator import itemgetter
 from struct import pack as pack_values
 from typing import Final, TypeAlias
@@ -27,7 +27,6 @@ from sparkcohort.assignors.api import MemberSubscription, Partition
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 NO_MEMBER: Final = -1  # also no topic, no place, no group
-_BLOCK: Final = 1 << 13
 
 
 class Space:
@@ -135,27 +134,17 @@ class Space:
             zip(map(self.topics.__getitem__, topics.tolist()), (places - self.base[topics]).tolist(), strict=True)
         )
 
-    def place(self, partitions: Iterable[Partition], size: int) -> Ints:
-        """The places of these ``size`` partitions, whose numbers have 64 bits at most; -1 for one that doesn't exist."""
-        if not size:
+    def place(self, partitions: Collection[Partition]) -> Ints:
+        """The places of these partitions, whose numbers have 64 bits at most; -1 for one that doesn't exist."""
+        if not partitions:
             return np.zeros(0, np.int64)
-        topics = dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
-        counts = np.append(self.counts, 0).view(np.uint64)
-        result_places, values = np.empty(size, np.int64), iter(partitions)
-        # In blocks: they are still in the processor's cache when their numbers are read after their topics.
-        for first in range(0, size, _BLOCK):
-            block = list(islice(values, _BLOCK))
-            # One call: ``get`` takes the partition's number as its default, so topics are numbered below zero.
-            topic = np.fromiter(starmap(topics.get, block), np.int64, len(block))
-            number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
-            del block
-            np.subtract(-1, topic, out=topic)
-            topic.clip(-1, len(self.topics), out=topic)  # a negative number of an unknown topic is no topic either
-            places = self.base[topic]
-            places += number
-            places[number.view(np.uint64) >= counts[topic]] = NO_MEMBER  # as unsigned, negative numbers are the largest
-            result_places[first : first + len(places)] = places
-        return result_places
+        size, topics = len(partitions), dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
+        # One call: ``get`` takes the partition's number as its default, so topics are numbered below zero.
+        topic = np.subtract(-1, np.fromiter(starmap(topics.get, partitions), np.int64, size))
+        topic.clip(-1, len(self.topics), out=topic)  # a negative number of an unknown topic is no topic either
+        number = np.fromiter(map(itemgetter(1), partitions), np.int64, size)
+        exists = (number >= 0) & (number < np.append(self.counts, 0)[topic])
+        return np.where(exists, self.base[topic] + number, NO_MEMBER)
 
 
 def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:

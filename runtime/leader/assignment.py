@@ -221,7 +221,7 @@ def assign_free(
         read[places[numbers]] = True
     member[~read] = NO_MEMBER
     loads = np.bincount(member[member >= 0], minlength=len(space.ids))
-    withheld_places = space.place(withheld, len(withheld))
+    withheld_places = space.place(withheld)
     read[withheld_places[withheld_places >= 0]] = False  # a topic may have been deleted since
     free = read & revocation.unclaimed(ownership)
     for position, first in enumerate(space.base[:-1].tolist()):

@@ -23,7 +23,7 @@ def without_barred(packed: Packed, ownership: Ownership, barred: Mapping[str, Co
     kept_from: dict[int, set[int]] = {}
     for number, name in enumerate(space.ids):
         partitions = barred.get(name, ())
-        for place in space.place(partitions, len(partitions)).tolist():
+        for place in space.place(partitions).tolist():
             if place >= 0:
                 kept_from.setdefault(place, set()).add(number)
     holders, member = ownership.member, packed.member.copy()
