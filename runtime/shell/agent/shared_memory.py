@@ -60,7 +60,6 @@ class BufferProducer:
         """No buffer yet."""
         self._buffers: dict[int, _SharedBuffer] = {}
         self._free: list[int] = []
-        self._unable = False
 
     def lend(self, batch: pa.RecordBatch) -> SharedBatch | None:
         """Copy a batch into a buffer; None where it is to go through the socket."""
@@ -101,12 +100,9 @@ class BufferProducer:
         return self._new(size), True
 
     def _new(self, size: int) -> int | None:
-        if self._unable:
-            return None
         try:
             buffer = _SharedBuffer(-(-size // _GRAIN) * _GRAIN)
         except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
-            self._unable = True
             return None
         # A buffer is given up only when it is free, so no reader has its number.
         number = next(each for each in range(BUFFERS) if each not in self._buffers)
