@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate handover chaos optimum model fuzz demo bench bench-assignors wheel wheels wheel-tools clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate chaos optimum model fuzz demo bench bench-assignors wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -89,11 +89,6 @@ DRAWS ?= 20000
 
 simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
 	@$(BIN)/python -P -m tests.simulator --seeds $(SEEDS) $(ARGS)
-
-ROUNDS ?= 50
-
-handover: venv jars ## two drivers that hand a group over, either killed at drawn steps: ROUNDS=50
-	@COHORT_HANDOVER_ROUNDS=$(ROUNDS) $(PYTEST) tests/shell/driver/test_handover.py $(ARGS)
 
 optimum: venv ## the sticky assignors beside an exact optimum: DRAWS=20000
 	@$(BIN)/python -P -m tests.kit.optimum $(DRAWS)

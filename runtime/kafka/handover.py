@@ -17,10 +17,9 @@ They may have different code and checkpoints, and run on different hosts: all th
   ``parked`` arrives or not: without it the asking driver waits ten seconds more and starts at the same offsets.
 * **Who starts.**  The driver that reads ``parked`` for its own request starts from the group's committed offsets.  One whose
   question was replaced by another's ends (OVERTAKEN), so that of two asking drivers only one starts.  One that finds ``parked``
-  for another request claims it, and starts when that driver has reserved no run within ten seconds: it has died.  What ``cohort
-  handover`` asked for is free for the next driver that asks.
+  for another request asks, too: that driver reserves its run within ten seconds, or has died.
 * **Without a sign for ten seconds** the asking driver goes on as without a hand-over: it joins, which fences.  That is so
-  where the other one died, cannot tell when its batches are committed, or is of a version without hand-over.
+  where the other one has ended, cannot tell when its batches are committed, or is of a version without hand-over.
 * **A run that is fenced says so.**  Its process is about to end, and a metric of it would not be read any more.  So it writes
   ``fenced`` for the run that fenced it, which counts it.  It writes nothing where anything else stands for that run.
 """
@@ -28,7 +27,6 @@ They may have different code and checkpoints, and run on different hosts: all th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -41,8 +39,6 @@ SIGN_MS = 10_000
 """So long the asking driver waits for a sign of life; one that lives gives the first within a second."""
 RENEWAL_MS = 3_000
 """How often the running driver says again that it has heard."""
-FREE = ""
-"""The request of a hand-over that is for the next driver that asks."""
 LONGEST_TEXT = 200
 
 
@@ -105,11 +101,10 @@ def decode_handover(text: str) -> HandoverRecord | None:
 
 
 class AskingState(StrEnum):
-    """Where the asking driver stands; the last five are ends."""
+    """Where the asking driver stands; all but the first two are ends."""
 
     LOOKING = "looking"
     REQUESTED = "asked"
-    CLAIMING = "claiming"  # parked, for a driver that has not started
     GRANTED = "granted"
     ABSENT = "absent"  # no run of this group has ever been
     SILENT = "silent"  # no sign of the newest run for ``SIGN_MS``
@@ -117,7 +112,7 @@ class AskingState(StrEnum):
     OVERTAKEN = "overtaken"  # another driver asks, too, and came later
 
 
-ENDS = frozenset(AskingState) - {AskingState.LOOKING, AskingState.REQUESTED, AskingState.CLAIMING}
+ENDS = frozenset(AskingState) - {AskingState.LOOKING, AskingState.REQUESTED}
 
 
 class AskingSide(Struct, frozen=True):
@@ -128,9 +123,9 @@ class AskingSide(Struct, frozen=True):
     since_ms: int
     timeout_ms: int
     state: AskingState = AskingState.LOOKING
-    target: RunName | None = None  # the run that is asked; set in REQUESTED and CLAIMING
+    target: RunName | None = None  # the run that is asked; set in REQUESTED
     renewal: int = -1  # of the last ``heard``; -1 before the first
-    sign_ms: int = 0  # when the last sign of life was read, or Kafka did not answer; in REQUESTED and CLAIMING
+    sign_ms: int = 0  # when the last sign of life was read, or Kafka did not answer; in REQUESTED
 
 
 class HandoverView(Struct, frozen=True):
@@ -161,36 +156,26 @@ def step_asking(
         return replace(side, state=AskingState.TIMED_OUT), None
     if side.target is None or written is not None or now_ms - side.sign_ms < SIGN_MS:
         return side, written
-    claimed = side.state is AskingState.CLAIMING
-    return replace(side, state=AskingState.GRANTED if claimed else AskingState.SILENT), None
+    return replace(side, state=AskingState.SILENT), None
 
 
 def _step_view(side: AskingSide, event: HandoverView, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
     newest = name_of(event.newest)
     if newest.run == 0:
         return replace(side, state=AskingState.ABSENT), None
-    records = [r for r in event.records if r.target == newest and r.answer is not HandoverAnswer.FENCED]
+    question = HandoverRecord(HandoverAnswer.REQUESTED, side.request, newest, side.host)
     if side.target != newest:
-        parked = [record.request for record in records if record.answer is HandoverAnswer.PARKED]
-        if FREE in parked:
-            return replace(side, state=AskingState.GRANTED), None
-        state = AskingState.CLAIMING if parked else AskingState.REQUESTED
-        side = replace(side, state=state, target=newest, renewal=-1, sign_ms=now_ms)
         # What stands for another asking driver is replaced: it ends when it reads that.
-        return side, _question(side, newest)
+        return replace(side, state=AskingState.REQUESTED, target=newest, renewal=-1, sign_ms=now_ms), question
+    records = [r for r in event.records if r.target == newest and r.answer is not HandoverAnswer.FENCED]
     record = next((record for record in records if record.request == side.request), None)
     if record is None:
-        return (replace(side, state=AskingState.OVERTAKEN), None) if records else (side, _question(side, newest))
+        return (replace(side, state=AskingState.OVERTAKEN), None) if records else (side, question)
     if record.answer is HandoverAnswer.PARKED:
-        return side if side.state is AskingState.CLAIMING else replace(side, state=AskingState.GRANTED), None
+        return replace(side, state=AskingState.GRANTED), None
     if record.answer is HandoverAnswer.CONFIRMED and record.renewal != side.renewal:
         return replace(side, renewal=record.renewal, sign_ms=now_ms), None
     return side, None
-
-
-def _question(side: AskingSide, newest: RunName) -> HandoverRecord:
-    answer = HandoverAnswer.PARKED if side.state is AskingState.CLAIMING else HandoverAnswer.REQUESTED
-    return HandoverRecord(answer, side.request, newest, side.host)
 
 
 # --- the running driver -----------------------------------------------------------------------------------
@@ -201,15 +186,7 @@ class RunningState(StrEnum):
 
     BATCH = "batch"  # a batch is planned and not known to be in Spark's commit log; so it begins, for a batch that is replayed
     CLEAN = "clean"  # all that was planned is in the commit log, and on its way to Kafka
-    COMMITTING = "committing"  # asked, at a clean point: nothing is planned until it is known whether Kafka has it all
     PARKED = "parked"  # Kafka has it all, ``parked`` is written: nothing is planned any more, for good
-
-
-class RunningSide(Struct, frozen=True):
-    """One run as its hand-over sees it."""
-
-    state: RunningState = RunningState.BATCH
-    request: HandoverRecord | None = None  # the newest that was heard; set in COMMITTING and PARKED
 
 
 class RunningEvent(StrEnum):
@@ -218,29 +195,32 @@ class RunningEvent(StrEnum):
     PLANNED = "planned"  # Spark is about to get a further batch's end; refused unless the state after it is BATCH
     CLEAN_POINT = "clean point"  # all that was planned is in Spark's commit log, and its commit to Kafka is under way
     COMMITS_TAKEN = "commits taken"  # Kafka has all that is in the commit log
-    COMMITS_DELAYED = "commits delayed"  # Kafka did not take it in time
 
 
-_NEXT: Mapping[tuple[RunningState, RunningEvent], RunningState] = {  # what is not in here changes nothing
-    (RunningState.BATCH, RunningEvent.CLEAN_POINT): RunningState.CLEAN,
-    (RunningState.CLEAN, RunningEvent.PLANNED): RunningState.BATCH,
-    (RunningState.COMMITTING, RunningEvent.COMMITS_TAKEN): RunningState.PARKED,
-    (RunningState.COMMITTING, RunningEvent.COMMITS_DELAYED): RunningState.CLEAN,
-}
+class RunningSide(Struct, frozen=True):
+    """One run as its hand-over sees it."""
+
+    state: RunningState = RunningState.BATCH
+    request: HandoverRecord | None = None  # the newest that was heard; set in PARKED
+
+    @property
+    def may_park(self) -> bool:
+        """Whether it is to stop once Kafka has all commits."""
+        return self.state is RunningState.CLEAN and self.request is not None
 
 
 def step_running(running: RunningSide, event: HandoverRecord | RunningEvent) -> RunningSide:
-    """The running driver after an event, or after a request for it is in Kafka, with ``heard`` for it.
-
-    The shell waits for the commits in COMMITTING, and writes ``parked`` in PARKED.
-    """
+    """The running driver after an event, or after a request for it is in Kafka, with ``heard`` for it."""
     state, request = running.state, running.request
-    if isinstance(event, HandoverRecord):
-        # It replaces one that was heard before: that driver reads it, and ends.
-        request = request if state is RunningState.PARKED else event
-    else:
-        state = _NEXT.get((state, event), state)
-    is_clean_now = isinstance(event, HandoverRecord) or event is RunningEvent.CLEAN_POINT
-    if state is RunningState.CLEAN and request is not None and is_clean_now:
-        state = RunningState.COMMITTING
+    if state is RunningState.PARKED:
+        return running
+    match event:
+        case RunningEvent.PLANNED:
+            state = RunningState.BATCH
+        case RunningEvent.CLEAN_POINT:
+            state = RunningState.CLEAN
+        case RunningEvent.COMMITS_TAKEN:
+            state = RunningState.PARKED if running.may_park else state
+        case HandoverRecord():
+            request = event  # in place of one that was heard before: that driver reads it, and ends
     return RunningSide(state, request)

@@ -61,11 +61,10 @@ class DrawnHandover:
                 self._feed(h.RunningEvent.CLEAN_POINT)
             case 2:
                 self._feed(h.RunningEvent.PLANNED)
-            case 3 if self.running.state is h.RunningState.COMMITTING:
-                taken = self.random.random() < 0.8
-                if taken and not self.hasty:
+            case 3 if self.running.may_park and self.random.random() < 0.8:
+                if not self.hasty:
                     self.group = self.log
-                self._feed(h.RunningEvent.COMMITS_TAKEN if taken else h.RunningEvent.COMMITS_DELAYED)
+                self._feed(h.RunningEvent.COMMITS_TAKEN)
             case 4 if self.running.state is h.RunningState.PARKED and not self.written:
                 self.written = self._write(self.running.request, h.HandoverAnswer.PARKED)
                 if self.careless:

@@ -24,7 +24,7 @@ from sparkcohort.runtime.kafka.handover import (
 )
 from sparkcohort.runtime.kafka.run_epoch import NO_RECORD
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
+from sparkcohort.runtime.shell.driver.group_commits import QUICK_S, GroupCommits
 from sparkcohort.runtime.shell.kafka.handover_client import (
     HandoverClient,
     HandoverDelayed,
@@ -92,27 +92,15 @@ def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
         # An asking driver writes beside the first partition that this run has committed.
         return sorted(commits.committed())[:FIRST]
 
-    client = HandoverClient(options.kafka, options.group_id, places)
-    return HandoverWatch(client, run, commits.flush, commits.end, commits.successor)
+    return HandoverWatch(HandoverClient(options.kafka, options.group_id, places), run, commits)
 
 
 class HandoverWatch:
     """Watches for a driver that asks, and stops planning once asked; methods may be called from any thread."""
 
-    def __init__(
-        self,
-        client: HandoverClient,
-        run: RunName,
-        flush: Callable[[float], bool],
-        parked: Callable[[], None],
-        successor: Callable[[], RunName | None],
-    ) -> None:
-        """``flush`` waits for Kafka to have all commits; ``parked`` is called once no batch will be planned any more.
-
-        ``successor`` names the run that has fenced this one, once one has.
-        """
-        self._client, self._run, self._flush, self._on_parked = client, run, flush, parked
-        self._successor = successor
+    def __init__(self, client: HandoverClient, run: RunName, commits: GroupCommits) -> None:
+        """Nothing is asked yet."""
+        self._client, self._run, self._commits = client, run, commits
         self._fenced_runs: frozenset[str] = frozenset()  # by this run, as they say
         self._farewell_over = False  # the successor has its record, or can't get one
         self._changed = threading.Condition()
@@ -131,9 +119,9 @@ class HandoverWatch:
     def close(self) -> None:
         """Watch no more; a run that was fenced says so first."""
         with self._changed:
-            self._next_look = 0.0 if self._successor() else self._next_look
+            self._next_look = 0.0 if self._commits.successor() else self._next_look
             self._changed.notify_all()
-        self._await(lambda: self._farewell_over or self._closed or self._successor() is None, FAREWELL_S)
+        self._await(lambda: self._farewell_over or self._closed or self._commits.successor() is None, FAREWELL_S)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -159,19 +147,15 @@ class HandoverWatch:
     def check(self) -> None:
         """Raises CohortError (HANDED_OVER) where nothing is planned any more."""
         if self.handed_over:
-            self._await(lambda: self._written or self._closed or self._successor() is not None, ANSWER_S)
+            self._await(lambda: self._written or self._closed or self._commits.successor() is not None, ANSWER_S)
             raise self._handed_over()
 
     def plan(self, end: Offsets) -> None:
         """A batch to ``end`` is about to be planned.  Raises CohortError (HANDED_OVER) where none is any more."""
-        while True:
-            with self._changed:
-                self._feed(RunningEvent.PLANNED)
-                self._planned = end
-                if self._running.state is RunningState.BATCH:
-                    return
-            self._await_commits()
-            self.check()
+        with self._changed:
+            self._feed(RunningEvent.PLANNED)
+            self._planned = end
+        self.check()
 
     def reach(self, *, late: bool = False) -> None:
         """All that was planned is in Spark's commit log, and was given to be committed; ``late``: that can't be told.
@@ -180,13 +164,10 @@ class HandoverWatch:
         driver fences it.
         """
         if late:
-            if not self._declines:
-                self._declines = True
-                reason = "it tracks its progress asynchronously (asyncProgressTrackingEnabled)"
-                log.info("group %s: this query hands over to no other: %s", self._client.group_id, reason)
+            self._declines = True
             return
         self._feed(RunningEvent.CLEAN_POINT)
-        self._await_commits()
+        self._park_if_asked(COMMITS_S)
         self.check()
 
     def logged(self, end: Offsets) -> None:
@@ -194,11 +175,22 @@ class HandoverWatch:
         with self._changed:
             if end == self._planned:
                 self._feed(RunningEvent.CLEAN_POINT)
+                self._next_look = 0.0 if self.requested else self._next_look
 
-    def _await_commits(self) -> None:
-        """Wait until Kafka has all commits, or ``COMMITS_S`` are over: then the query goes on."""
-        self._await(lambda: self._running.state is not RunningState.COMMITTING or self._closed, COMMITS_S)
-        self._feed(RunningEvent.COMMITS_DELAYED)
+    def _park_if_asked(self, timeout_s: float) -> None:
+        """Plan nothing more where a driver asks, at a clean point, and Kafka takes all commits in time."""
+        with self._changed:
+            planned, may_park = self._planned, self._running.may_park
+        try:
+            if not may_park or not self._commits.flush(timeout_s):
+                return
+        except CohortError as error:  # fenced, for one: the query's next commit raises it
+            log.debug("%s", error)
+            return
+        with self._changed:
+            if self._planned is planned:  # else these were not the commits of the last batch
+                self._feed(RunningEvent.COMMITS_TAKEN)
+                self._next_look = 0.0
 
     def _await(self, reached: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -219,31 +211,22 @@ class HandoverWatch:
 
     def _feed(self, event: HandoverRecord | RunningEvent) -> None:
         with self._changed:
-            old = self._running.state
             self._running = machine.step_running(self._running, event)
             self._changed.notify_all()
-            new = self._running.state
-        if new is not old and {old, new} & {RunningState.COMMITTING, RunningState.PARKED}:
-            log.info("group %s: hand-over: %s", self._client.group_id, new)
 
     def _wait(self) -> bool:
         with self._changed:
-            while not self._closed and self._running.state is not RunningState.COMMITTING:
-                if (left_s := self._next_look - time.monotonic()) <= 0:
-                    break
+            while not self._closed and (left_s := self._next_look - time.monotonic()) > 0:
                 self._changed.wait(left_s)
             return not self._closed
 
     def _work(self) -> None:
+        self._next_look = time.monotonic() + WATCH_S
         try:
-            if time.monotonic() >= self._next_look:
-                self._next_look = time.monotonic() + WATCH_S
-                self._look()
-            if self._running.state is RunningState.COMMITTING:
-                self._await_kafka()
+            self._look()
         except HandoverDenied as error:
             self._next_look = time.monotonic() + DENIED_S
-            self._farewell_over = self._successor() is not None
+            self._farewell_over = self._commits.successor() is not None
             if not self._denied:
                 self._denied = True
                 log.info("no driver can ask this query to hand over, and a newer one fences it: %s", error)
@@ -251,16 +234,17 @@ class HandoverWatch:
             log.debug("%s", error)
 
     def _look(self) -> None:
-        if (successor := self._successor()) is not None:
+        if (successor := self._commits.successor()) is not None:
             self._say_farewell(successor)
         elif self.handed_over:
-            self._park()
+            self._write_answer()
         else:
             records = [record for record in self._client.records() if record.target == self._run]
             self._count_fenced([record for record in records if record.answer is machine.HandoverAnswer.FENCED])
             for record in () if self._declines else records:
                 if record.answer in _OPEN:
                     self._hear(record)
+            self._park_if_asked(QUICK_S)
 
     def _hear(self, record: HandoverRecord) -> None:
         """Tell the asking driver that this one lives, first and then again; the request counts when Kafka has that."""
@@ -271,21 +255,7 @@ class HandoverWatch:
             self._renewals, self._next_renewal = self._renewals + 1, now + machine.RENEWAL_MS / 1000
         self._feed(record)
 
-    def _await_kafka(self) -> None:
-        waits = self._running
-        event: RunningEvent | None = None
-        try:
-            if self._flush(WATCH_S):
-                event, self._next_look = RunningEvent.COMMITS_TAKEN, 0.0
-        except CohortError as error:  # fenced, for one: the query's next commit raises it
-            log.debug("%s", error)
-            event = RunningEvent.COMMITS_DELAYED  # the next look finds the request again
-        with self._changed:
-            # A query that has gone on meanwhile may wait for the commits of a later batch, which this has not seen.
-            if event is not None and self._running is waits:
-                self._feed(event)
-
-    def _park(self) -> None:
+    def _write_answer(self) -> None:
         """Write ``parked``, at each look until Kafka has it: where the request stands now."""
         if self._written or self._running.request is None:
             return
@@ -295,7 +265,7 @@ class HandoverWatch:
             self._written = True
             self._changed.notify_all()
         log.warning("%s", self._handed_over())
-        self._on_parked()
+        self._commits.end()
 
     def _say_farewell(self, successor: RunName) -> None:
         """Tell the run that has fenced this one, once; a request that stands there is not overwritten."""

@@ -70,10 +70,6 @@ class HandoverClient:
         while self._groups:
             self._groups.popitem()[1].close()
 
-    def committed(self) -> dict[TopicPartition, tuple[int, str]]:
-        """All that is committed in the group itself: offset and metadata text.  Raises HandoverDenied, HandoverDelayed, NoToken."""
-        return self._offsets(self.group_id)
-
     def records(self) -> tuple[HandoverRecord, ...]:
         """What was written last, where it was written.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         records = {
@@ -90,7 +86,7 @@ class HandoverClient:
 
     def look(self) -> HandoverView:
         """The newest run and all records of hand-overs.  Raises HandoverDenied, HandoverDelayed, NoToken."""
-        committed = self.committed()
+        committed = self._offsets(self.group_id)
         newest = latest(text for _, text in committed.values())
         records = self.records()
         places = [tp for tp, (_, text) in committed.items() if (entry := decode(text)).run == newest.run and entry.run]

@@ -10,7 +10,6 @@ import pytest
 from tests.kit.command import COMMAND
 from tests.kit.status import a_status
 from tests.shell.cli.test_checkpoint import made
-from tests.shell.cli.test_handover_command import Kafka, hand_over
 from tests.shell.cli.test_main import a_run, home
 
 __all__ = ["home"]
@@ -50,16 +49,3 @@ def test_a_checkpoint_is_repaired(tmp_path: Path, both: bool) -> None:
     assert not (at / "offsets" / "8").exists()
     (at / "offsets" / "7").write_text("v9\n{}\n{}")
     assert unread("checkpoint", "repair", str(at), "--execute", both=both)[0] == 1
-
-
-def test_kafka_is_told_of_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before people are."""
-    kafka = Kafka(failures=0)
-
-    def echo(*_: object, **__: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("click.echo", echo)
-    with pytest.raises(BrokenPipeError):
-        hand_over(kafka)
-    assert len(kafka.written) == 1

@@ -1,48 +1,53 @@
-"""Two drivers in processes of their own, handing a group over through a real broker; either may die at any step.
-
-``make handover ROUNDS=50`` plays more of the drawn rounds.
-"""
+"""Two drivers that hand a group over through a real broker (deaths at any step: tests/simulator/handover.py)."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from sparkcohort.runtime.kafka import handover as machine
 from tests.kit.broker import Broker
-from tests.kit.handover_rounds import HANDED_OVER, KILLED, NEW, OLD, draw, play_round
+from tests.kit.calls import ALL, bare, called
+from tests.kit.produce import produce
+from tests.kit.waiting import wait_until
 
-ROUNDS = int(os.environ.get("COHORT_HANDOVER_ROUNDS", "4"))
-
-
-@pytest.mark.timeout(180)
-def test_nothing_is_lost_or_doubled(broker: Broker, tmp_path: Path, topic: str) -> None:
-    """The old one ends with its sentence; a plain sink has each record once."""
-    done = play_round(broker, tmp_path, topic)
-    assert (done.doubled, done.old_status) == (0, HANDED_OVER)
-    error = (tmp_path / "old" / "error").read_text()
-    assert error.startswith("HANDED_OVER: group")
-    assert "ended on purpose" in error
-    log = (tmp_path / "new" / "log").read_text()
-    assert "the driver before has committed its last batch and stopped" in log
-    assert "ends that one" not in log, "nobody is fenced"
+NEXT = {"startingOffsets": "committed", "handover": "graceful"}
 
 
-def test_fifty_rounds_have_every_step_of_both_sides() -> None:
-    """What `make handover` plays; within the first rounds, each side is killed."""
-    drawn = [(side, point.partition(":")[0]) for side, point in map(draw, range(50))]
-    assert set(drawn) == {*(("old", step) for step in OLD), *(("new", step) for step in NEW)}
-    assert {side for side, _ in drawn[:4]} == {"old", "new"}
+def test_the_next_driver_begins_where_the_one_before_has_ended(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the middle of a batch nothing stops; then the old one ends on purpose, and nobody is fenced."""
+    caplog.set_level("INFO")
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 20)
+    with called(broker, topic) as old, called(broker, topic, **NEXT) as new, ThreadPoolExecutor(1) as beside:
+        start = old("initialOffset")
+        end = old("latestOffset", start, ReadMaxRows(10))
+        session = old.reader._session
+        assert session is not None
+        begins = beside.submit(new, "initialOffset")
+        wait_until(lambda: session.handover.requested, 30, "the request")
+        assert old.ranges(start, end) == {0: (0, 10)}
+        with pytest.raises(Exception, match=f"^HANDED_OVER: group {topic} .*The query has ended on purpose"):
+            old("latestOffset", end, ALL)
+        begin = begins.result(30)
+        assert new.ranges(begin, new("latestOffset", begin, ALL)) == {0: (10, 20)}
+    assert "the driver before has committed its last batch and stopped" in caplog.text
+    assert "ends that one" not in caplog.text
 
 
-@pytest.mark.thorough("rounds of hand-over")
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("seed", range(ROUNDS))
-def test_killed_at_a_drawn_step(broker: Broker, tmp_path: Path, topic: str, seed: int) -> None:
-    """Whichever side dies: nothing is lost; doubled is the last batch of an old one that was killed, and no other."""
-    side, point = draw(seed)
-    done = play_round(broker, tmp_path, topic, side, point)
-    print(done)  # noqa: T201  for whoever runs many
-    if side == "new" or done.old_status != KILLED:
-        assert done.doubled == 0
+def test_a_driver_that_has_died_is_not_waited_for(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a sign for long the next one starts, as without a hand-over."""
+    monkeypatch.setattr(machine, "SIGN_MS", 1_000)
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 20)
+    with called(broker, topic) as old:
+        old("latestOffset", old("initialOffset"), ALL)
+    with called(broker, topic, **NEXT) as new:
+        assert bare(new("initialOffset")) == {topic: {"0": 0}}
+    assert "the driver before gives no sign" in caplog.text

@@ -6,9 +6,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from confluent_kafka import KafkaException
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import handover as machine
-from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, RunName, RunningState, encode_handover
+from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, RunName, encode_handover
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import handover
 from sparkcohort.runtime.shell.driver.handover import HandoverWatch
@@ -26,6 +27,9 @@ from sparkcohort.runtime.shell.kafka import group_requests
 from sparkcohort.runtime.shell.kafka.handover_client import SUFFIX, HandoverClient, HandoverDelayed, HandoverDenied
 from tests.kit.broker import Broker
 from tests.kit.waiting import hold_for, wait_until
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 
 RUN = RunName(7, "seven")
 REQUESTED = HandoverRecord(HandoverAnswer.REQUESTED, "me", RUN, "host")
@@ -74,16 +78,27 @@ class Kafka:
         return [at for at, each in self.tries if each is answer]
 
 
+class Commits:
+    """The commits of the run: ``flush`` as it is given, fenced once there is a successor."""
+
+    def __init__(self, flush: Callable[[float], bool] = lambda _: True) -> None:
+        """Not fenced."""
+        self.flush, self.successors = flush, list[RunName]()
+
+    def successor(self) -> RunName | None:
+        """The run that has fenced this one."""
+        return next(iter(self.successors), None)
+
+    def end(self) -> None:
+        """Nothing is committed."""
+
+
 @contextmanager
 def watching(
-    kafka: Kafka | HandoverClient,
-    flush: Callable[[float], bool] = lambda _: True,
-    *,
-    run: RunName = RUN,
-    successor: Callable[[], RunName | None] = lambda: None,
+    kafka: Kafka | HandoverClient, commits: Commits | None = None, run: RunName = RUN
 ) -> Iterator[HandoverWatch]:
     """The run's hand-over, which looks."""
-    watch = HandoverWatch(cast("HandoverClient", kafka), run, flush, lambda: None, successor)
+    watch = HandoverWatch(cast("HandoverClient", kafka), run, cast("GroupCommits", commits or Commits()))
     watch.start()
     try:
         yield watch
@@ -133,26 +148,21 @@ def test_an_answer_that_does_not_arrive_is_tried_at_each_look() -> None:
         wait_until(lambda: watch.requested, 5, "the request to be heard")
 
 
-def test_who_lives_says_so_again() -> None:
+def test_who_lives_says_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a batch, and while Kafka takes no commit; never behind the answer."""
+    monkeypatch.setattr(handover, "COMMITS_S", QUICK_S)
     kafka, taken = Kafka(REQUESTED, None), threading.Event()
 
     def renewed_again() -> None:
         before = kafka.renewed
         wait_until(lambda: kafka.renewed >= before + 3, 5, "words that are renewed")
 
-    def stop() -> None:
-        with pytest.raises(CohortError, match="HANDED_OVER"):
-            watch.reach()
-
-    with watching(kafka, taken.wait) as watch:
+    with watching(kafka, Commits(taken.wait)) as watch, ThreadPoolExecutor(1) as beside:
         renewed_again()
-        stopping = threading.Thread(target=stop)
-        stopping.start()
-        wait_until(lambda: watch._running.state is RunningState.COMMITTING, 5, "a clean point")
+        stopping = beside.submit(watch.reach)
         renewed_again()
         taken.set()
-        stopping.join(5)
+        assert "HANDED_OVER" in str(stopping.exception(5))
         renewed = kafka.renewed
         hold_for(
             lambda: (kafka.renewed, kafka.record.answer) == (renewed, HandoverAnswer.PARKED), HOLD_S, "no word more"
@@ -173,32 +183,25 @@ def test_an_answer_that_is_refused_is_not_taken_back() -> None:
             watch.plan({PLACE: 2})
 
 
-def test_commits_of_a_later_batch_are_waited_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was waited for in vain, and ends while the query waits for its next batch's commits, says nothing of these."""
-    monkeypatch.setattr(handover, "COMMITS_S", 0.1)
-    later, flushes = threading.Event(), 0
+def test_commits_of_a_batch_before_stop_nothing() -> None:
+    """A batch that is planned while they are waited for has commits of its own."""
+    waits, planned = threading.Event(), threading.Event()
 
     def flush(_timeout_s: float) -> bool:
-        nonlocal flushes
-        flushes += 1
-        if flushes == 1:
-            assert later.wait(10)
-            return True
-        return False  # as Kafka has not taken the later batch
+        first = not waits.is_set()
+        waits.set()
+        return first and planned.wait(10)  # as Kafka has not taken the later batch
 
     kafka = Kafka(CONFIRMED, None)
-    with watching(kafka, flush) as watch:
+    with watching(kafka, Commits(flush)) as watch:
         wait_until(lambda: watch.requested, 5, "a request")
-        batch(watch, 1)
-        monkeypatch.setattr(handover, "COMMITS_S", 2.0)
-        end = {PLACE: 2}
-        watch.plan(end)
-        watch.logged(end)
-        later.set()
-        watch.reach()
+        for number in (1, 2):
+            watch.plan({PLACE: number})
+            watch.logged({PLACE: number})
+            assert waits.wait(5)
+        planned.set()
+        hold_for(lambda: not watch.handed_over, HOLD_S, "no end")
         watch.check()
-        assert flushes >= 2
-        assert not kafka.tried(HandoverAnswer.PARKED)
 
 
 def asks(conf: dict[str, str], group: str, place: TopicPartition, record: HandoverRecord) -> None:
@@ -238,13 +241,11 @@ def test_a_fenced_driver_says_so_to_the_one_that_goes_on(
     broker.admin.create_topic(topic, 2)
     places = [TopicPartition(topic, number) for number in (0, 1)]
     conf = {"bootstrap.servers": broker.bootstrap}
-    successors: list[RunName] = []
+    commits = Commits()
     with watching(HandoverClient(conf, topic, lambda: places), run=NEWER) as newer:
-        with watching(
-            HandoverClient(conf, topic, lambda: places), successor=lambda: next(iter(successors), None)
-        ) as older:
+        with watching(HandoverClient(conf, topic, lambda: places), commits) as older:
             older._next_look = time.monotonic() + 3600
-            successors.append(NEWER)
+            commits.successors.append(NEWER)
         wait_until(lambda: newer.fencings, 30, "the word of the one that was fenced")
         looks = newer._next_look
         wait_until(lambda: newer._next_look > looks, 30, "another look")

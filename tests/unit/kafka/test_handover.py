@@ -54,12 +54,7 @@ CASES = [
     (AskingState.LOOKING, looked(newest=NO_RECORD), AskingState.ABSENT, None),
     (AskingState.LOOKING, looked(), AskingState.REQUESTED, ASK),
     (AskingState.LOOKING, looked(OTHER), AskingState.REQUESTED, ASK),
-    (AskingState.LOOKING, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.CLAIMING, PARKED),
-    (AskingState.LOOKING, looked(replace(PARKED, request=h.FREE)), AskingState.GRANTED, None),
-    (AskingState.CLAIMING, looked(PARKED), AskingState.CLAIMING, None),
-    (AskingState.CLAIMING, looked(), AskingState.CLAIMING, PARKED),
-    (AskingState.CLAIMING, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.OVERTAKEN, None),
-    (AskingState.CLAIMING, looked(newest=CommitMetadata(8, 8000, "eight")), AskingState.REQUESTED, ASK_8),
+    (AskingState.LOOKING, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.REQUESTED, ASK),
     (
         AskingState.LOOKING,
         looked(replace(OTHER, answer=HandoverAnswer.PARKED, target=h.RunName(6, "six"))),
@@ -116,25 +111,12 @@ def test_patience() -> None:
     assert h.step_asking(asking(AskingState.LOOKING), h.ViewUnavailable(), 60_000)[0].state is AskingState.TIMED_OUT
 
 
-def test_a_claim_waits_for_a_driver_that_may_live() -> None:
-    """Ten seconds in which it could reserve its run, counted while Kafka answers."""
-    parked = replace(OTHER, answer=HandoverAnswer.PARKED)
-    claiming, written = h.step_asking(asking(AskingState.LOOKING), looked(parked), 0)
-    assert written == PARKED
-    assert h.step_asking(claiming, looked(PARKED), h.SIGN_MS - 1)[0].state is AskingState.CLAIMING
-    assert h.step_asking(claiming, looked(PARKED), h.SIGN_MS)[0].state is AskingState.GRANTED
-    assert h.step_asking(claiming, looked(), h.SIGN_MS)[0].state is AskingState.CLAIMING
-    away = h.step_asking(claiming, h.ViewUnavailable(), 20_000)[0]
-    assert h.step_asking(away, looked(PARKED), 20_001)[0].state is AskingState.CLAIMING
-
-
 EVENTS: tuple[h.HandoverRecord | h.RunningEvent, ...] = (OTHER, *h.RunningEvent)
-B, C, K, P = RunningState
-AFTER = {  # by state, in the order of EVENTS; of one that has heard already, so B reaches K
-    B: (B, B, K, B, B),
-    C: (K, B, K, C, C),
-    K: (K, K, K, P, C),
-    P: (P, P, P, P, P),
+B, C, P = RunningState
+AFTER = {  # by state, in the order of EVENTS
+    B: (B, B, C, B),
+    C: (C, B, C, P),
+    P: (P, P, P, P),
 }
 
 
@@ -146,11 +128,11 @@ def test_the_one_that_runs(state: RunningState) -> None:
     assert h.step_running(running, EVENTS[0]).request == (ASK if state is P else OTHER)
 
 
-def test_a_clean_point_without_a_request_is_just_that() -> None:
-    """The request that comes then stops the query at once."""
+def test_it_parks_for_a_request_alone() -> None:
+    """And for that only at a clean point: so it is with the commits of every batch."""
     running = h.step_running(RunningSide(), h.RunningEvent.CLEAN_POINT)
-    assert running == RunningSide(C)
-    assert h.step_running(running, ASK) == RunningSide(K, ASK)
+    assert h.step_running(running, h.RunningEvent.COMMITS_TAKEN) == running == RunningSide(C)
+    assert [h.step_running(each, ASK).may_park for each in (RunningSide(), running)] == [False, True]
 
 
 def test_the_laws_in_drawn_runs() -> None:
