@@ -28,12 +28,13 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sparkcohort.runtime.kafka.run_epoch import MAX_BYTES, MOST, CommitMetadata
+from sparkcohort.runtime.kafka.run_epoch import FORMAT, CommitMetadata, Number, Text
 
 SIGN_MS = 10_000
 """So long the asking driver waits for a sign of life; one that lives gives the first within a second."""
@@ -58,14 +59,20 @@ class RunName(NamedTuple):
     id: str
 
 
-class HandoverRecord(Struct, frozen=True):
-    """What stands in Kafka between two drivers; ``request`` is of the asking driver, ``target`` the run that is asked."""
+class HandoverRecord(Struct, frozen=True, rename={"answer": "handover"}):
+    """What stands in Kafka between two drivers; ``request`` is of the asking driver, ``run`` and ``id`` of the run that is asked."""
 
     answer: HandoverAnswer
-    request: str
-    target: RunName
-    text: str = ""  # the host of the asking driver, or of the fenced one
-    renewal: int = 0  # of ``heard``: another number is a later sign
+    request: Text
+    run: Number
+    id: Text
+    text: Annotated[str, Meta(max_length=LONGEST_TEXT)]  # the host of the asking driver, or of the fenced one
+    renewal: Number = 0  # of ``heard``: another number is a later sign
+
+    @property
+    def target(self) -> RunName:
+        """The run that is asked."""
+        return RunName(self.run, self.id)
 
 
 def name_of(record: CommitMetadata) -> RunName:
@@ -75,26 +82,15 @@ def name_of(record: CommitMetadata) -> RunName:
 
 def encode_handover(record: HandoverRecord) -> str:
     """The record as metadata text."""
-    value = {"cohort": 1, "handover": str(record.answer), "request": record.request, "run": record.target.run}
-    more = {"id": record.target.id, "text": record.text[:LONGEST_TEXT], "renewal": record.renewal}
-    return json.dumps({**value, **more}, separators=(",", ":"))
+    return json.dumps({"cohort": FORMAT, **msgspec.to_builtins(record)}, separators=(",", ":"))
 
 
 def decode_handover(text: str) -> HandoverRecord | None:
     """The record in a metadata text; None for any other text."""
-    if len(text) > MAX_BYTES:
-        return None
     try:
-        value = json.loads(text)
-        answer, run, renewal = HandoverAnswer(value["handover"]), value["run"], value["renewal"]
-        texts = [value["request"], value["id"], value["text"]]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        return msgspec.json.decode(text, type=HandoverRecord)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if not all(type(each) is int and 0 <= each < MOST for each in (run, renewal)):
-        return None
-    if not all(isinstance(each, str) for each in texts):
-        return None
-    return HandoverRecord(answer, texts[0][:64], RunName(run, texts[1][:64]), texts[2][:LONGEST_TEXT], renewal)
 
 
 # --- the asking driver ------------------------------------------------------------------------------------
@@ -163,7 +159,7 @@ def _step_view(side: AskingSide, event: HandoverView, now_ms: int) -> tuple[Aski
     newest = name_of(event.newest)
     if newest.run == 0:
         return replace(side, state=AskingState.ABSENT), None
-    question = HandoverRecord(HandoverAnswer.REQUESTED, side.request, newest, side.host)
+    question = HandoverRecord(HandoverAnswer.REQUESTED, side.request, *newest, side.host)
     if side.target != newest:
         # What stands for another asking driver is replaced: it ends when it reads that.
         return replace(side, state=AskingState.REQUESTED, target=newest, renewal=-1, sign_ms=now_ms), question

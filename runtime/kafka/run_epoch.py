@@ -21,8 +21,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.text import printable
@@ -30,60 +33,49 @@ from sparkcohort.runtime.text import printable
 FORMAT = 1
 GENERATION_BLOCK = 1000
 MOST = 2**53  # of a run's number and of generations: no run gets there, so a larger number is not ours
-MOST_HOST = 64  # characters of a host's name
-MOST_TEXT = 64  # of the other texts, of which none comes near it
+MOST_TEXT = 64  # characters of a text: the name of a host is cut, no other comes near it
 MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
 
 Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
 """As ``Committed``, or without its epoch."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CommitMetadata:
+Number = Annotated[int, Meta(ge=0, lt=MOST)]
+Text = Annotated[str, Meta(max_length=MOST_TEXT)]
+
+
+class CommitMetadata(Struct, frozen=True, order=True, omit_defaults=True, rename={"generation": "gen"}):
     """What one run wrote; ``generation`` is the last one reserved, the texts are empty, hashes or a name; orders by run number."""
 
-    run: int = 0
-    generation: int = 0
-    id: str = ""
-    pin: str = ""
-    plan: str = ""
-    topic: str = ""
-    host: str = ""  # printable, of ``MOST_HOST`` characters at most
+    run: Number = 0
+    generation: Number = 0
+    id: Text = ""
+    pin: Text = ""
+    plan: Text = ""
+    topic: Text = ""
+    host: Text = ""  # printable, once it is decoded
 
 
 NO_RECORD = CommitMetadata()
-_TEXTS = ("pin", "plan", "topic", "host")
 
 
 def encode(record: CommitMetadata) -> str:
     """The record as metadata text.  Raises ValueError where Kafka would refuse its size."""
-    value: dict[str, object] = {"cohort": FORMAT, "run": record.run, "gen": record.generation, "id": record.id}
-    value |= {name: text for name in _TEXTS if (text := getattr(record, name))}
-    text = json.dumps(value, separators=(",", ":"))
+    text = json.dumps({"cohort": FORMAT, **msgspec.to_builtins(record)}, separators=(",", ":"))
     if len(text.encode()) >= MAX_BYTES:
         raise ValueError(f"commit metadata of {len(text)} characters; Kafka takes less than {MAX_BYTES} bytes")
     return text
 
 
 def decode(text: str) -> CommitMetadata:
-    """The record in a metadata text; ``NO_RECORD`` for any other text.
-
-    The record can be encoded again: its texts are cut to the length of ours, and a value of another type becomes "".
-    """
-    if len(text) >= MAX_BYTES:
+    """The record in a metadata text; ``NO_RECORD`` for any other text, and for one with a field that no version writes so."""
+    if '"cohort":' not in text or len(text) >= MAX_BYTES:
         return NO_RECORD
     try:
-        value = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
+        record = msgspec.json.decode(text, type=CommitMetadata)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return NO_RECORD
-    if not isinstance(value, dict) or type(value.get("cohort")) is not int:
-        return NO_RECORD
-    run, generation = value.get("run"), value.get("gen")
-    if type(run) is not int or type(generation) is not int or not (0 <= run < MOST and 0 <= generation < MOST):
-        return NO_RECORD
-    values = {name: value.get(name, "") for name in ("id", *_TEXTS)}
-    texts = {name: text[:MOST_TEXT] if isinstance(text, str) else "" for name, text in values.items()}
-    return CommitMetadata(run, generation, **{**texts, "host": printable(texts["host"], MOST_HOST)})
+    return replace(record, host=printable(record.host, MOST_TEXT))
 
 
 def with_topic_id(text: str, topic_id: str) -> str:
@@ -120,8 +112,7 @@ def plan_of(end: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class RunEpoch:
+class RunEpoch(Struct, frozen=True):
     """One run's place in the order of runs: what it read when it joined, what it reserved, whether a later run came.
 
     Feed it the group's metadata texts: ``observe`` around the first join, ``next`` for the record to commit, then

@@ -283,7 +283,7 @@ TARGETS = (
         handovers,
         lambda: [
             handover.encode_handover(
-                handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", handover.RunName(7, "id"), "text")
+                handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", 7, "id", "text")
             ).encode()
         ],
     ),

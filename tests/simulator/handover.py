@@ -69,7 +69,7 @@ class DrawnHandover:
                 self.written = self._write(self.running.request, h.HandoverAnswer.PARKED)
                 if self.careless:
                     self.running = replace(self.running, state=_BUSY)
-            case 5 if self.record is not None and self.record.target.run == self.newest.run:
+            case 5 if self.record is not None and self.record.run == self.newest.run:
                 request = self.record
                 waits = request.answer in (h.HandoverAnswer.REQUESTED, h.HandoverAnswer.CONFIRMED)
                 if (

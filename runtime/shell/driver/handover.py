@@ -270,9 +270,9 @@ class HandoverWatch:
     def _say_farewell(self, successor: RunName) -> None:
         """Tell the run that has fenced this one, once; a request that stands there is not overwritten."""
         records = self._client.records()
-        if not self._farewell_over and not any(record.target.run >= successor.run for record in records):
+        if not self._farewell_over and not any(record.run >= successor.run for record in records):
             answer = machine.HandoverAnswer.FENCED
-            self._client.write(HandoverRecord(answer, self._run.id, successor, socket.gethostname()))
+            self._client.write(HandoverRecord(answer, self._run.id, *successor, socket.gethostname()))
         self._farewell_over = True
 
     def _count_fenced(self, records: list[HandoverRecord]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from sparkcohort.runtime.kafka.membership_state import MembershipConfig
-from sparkcohort.runtime.kafka.run_epoch import MOST_HOST
+from sparkcohort.runtime.kafka.run_epoch import MOST_TEXT
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 
 READ_TIMEOUT_S = 5.0  # of a call that reads what is committed
@@ -19,7 +19,7 @@ def membership_config(options: SourceOptions) -> MembershipConfig:
         str(options.subscription),
         # And a call more: what librdkafka has heard of a refusal comes when it is polled, after the call's timeout.
         options.session_timeout_ms + int(READ_TIMEOUT_S * 1000),
-        socket.gethostname()[:MOST_HOST],
+        socket.gethostname()[:MOST_TEXT],
     )
 
 

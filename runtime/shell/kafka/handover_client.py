@@ -79,7 +79,7 @@ class HandoverClient:
         }
         self._records = records
         if records:
-            self._place = max(records, key=lambda tp: (records[tp].target.run, tp))
+            self._place = max(records, key=lambda tp: (records[tp].run, tp))
         elif self._places is not None:
             self._place = min(self._places(), default=None)
         return tuple(records.values())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 
 RUN = RunName(7, "seven")
-REQUESTED = HandoverRecord(HandoverAnswer.REQUESTED, "me", RUN, "host")
+REQUESTED = HandoverRecord(HandoverAnswer.REQUESTED, "me", *RUN, "host")
 CONFIRMED = replace(REQUESTED, answer=HandoverAnswer.CONFIRMED)
 PARKED = replace(REQUESTED, answer=HandoverAnswer.PARKED)
 DENIED = HandoverDenied("hand-over of group billing: GROUP_AUTHORIZATION_FAILED")
@@ -252,6 +252,8 @@ def test_a_fenced_driver_says_so_to_the_one_that_goes_on(
         assert newer.fencings == 1
     assert caplog.text.count("still ran when this query took the group over") == 1
     assert socket.gethostname() in caplog.text
-    asks(conf, topic, places[0], replace(REQUESTED, target=NEWER))  # as whoever hands over next: the word stops nobody
+    asks(
+        conf, topic, places[0], replace(REQUESTED, run=NEWER.run, id=NEWER.id)
+    )  # as whoever hands over next: the word stops nobody
     with watching(HandoverClient(conf, topic, lambda: places), run=NEWER) as again:
         wait_until(lambda: again.requested, 30, "the request")

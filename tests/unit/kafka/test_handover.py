@@ -15,12 +15,12 @@ from tests.simulator.handover import play
 
 RUN = CommitMetadata(7, 7000, "seven")
 TO = h.RunName(7, "seven")
-ASK = h.HandoverRecord(HandoverAnswer.REQUESTED, "me", TO, "host")
+ASK = h.HandoverRecord(HandoverAnswer.REQUESTED, "me", *TO, "host")
 CONFIRMED = replace(ASK, answer=HandoverAnswer.CONFIRMED)
 PARKED = replace(ASK, answer=HandoverAnswer.PARKED)
-ASK_8 = replace(ASK, target=h.RunName(8, "eight"))
+ASK_8 = replace(ASK, run=8, id="eight")
 OTHER = replace(ASK, request="another")
-FENCED = h.HandoverRecord(HandoverAnswer.FENCED, "six", TO, "old-host")
+FENCED = h.HandoverRecord(HandoverAnswer.FENCED, "six", *TO, "old-host")
 
 
 def looked(*records: h.HandoverRecord, newest: CommitMetadata = RUN) -> h.HandoverView:
@@ -57,7 +57,7 @@ CASES = [
     (AskingState.LOOKING, looked(replace(OTHER, answer=HandoverAnswer.PARKED)), AskingState.REQUESTED, ASK),
     (
         AskingState.LOOKING,
-        looked(replace(OTHER, answer=HandoverAnswer.PARKED, target=h.RunName(6, "six"))),
+        looked(replace(OTHER, answer=HandoverAnswer.PARKED, run=6, id="six")),
         AskingState.REQUESTED,
         ASK,
     ),

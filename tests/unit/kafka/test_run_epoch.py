@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime.kafka.run_epoch import (
     GENERATION_BLOCK,
-    MOST_HOST,
     NO_RECORD,
     CommitMetadata,
     RunEpoch,
@@ -53,6 +52,8 @@ def test_a_record_comes_back_as_it_went(record: CommitMetadata) -> None:
         '{"cohort":1,"run":-1,"gen":1}',
         '{"cohort":1,"run":' + "9" * 2_000 + ',"gen":1}',
         '{"cohort":1,"run":1,"gen":9007199254740992}',
+        '{"cohort":1,"run":1,"gen":1,"id":7}',
+        '{"run":1,"gen":1}',
         "[" * 100000,
     ],
 )
@@ -61,26 +62,12 @@ def test_metadata_of_others_says_nothing(text: str) -> None:
     assert decode(text) == NO_RECORD
 
 
-@pytest.mark.parametrize("name", ["id", "pin", "plan", "topic", "host"])
-def test_what_is_read_can_be_written(name: str) -> None:
-    """Also where somebody else wrote more than we ever do, or no text."""
-    for said in ["x" * 1_500, "\U0001f600" * 100, "\ud800" * 100, 7, {"a": 1}]:
-        record = {"cohort": 1, "run": 7, "gen": 9, "id": said, name: said}
-        found = decode(json.dumps(record))
-        assert (found.run, found.generation) == (7, 9)
-        assert decode(encode(found)) == found
-    for depth in range(900, 1_010):
-        deep = "[" * depth + "]" * depth
-        assert decode(f'{{"cohort":1,"run":7,"gen":9,"{name}":{deep}}}') in {CommitMetadata(7, 9), NO_RECORD}
-
-
 def test_a_host_is_a_short_line() -> None:
     """Of a run before there were hosts it is empty; what anybody wrote there can't steer a terminal or fill a log."""
     assert decode('{"cohort":1,"run":1,"gen":1,"id":"a"}').host == ""
-    written = json.dumps({"cohort": 1, "run": 1, "gen": 1, "id": "a", "host": "a\x1b[2J\n" + "b" * 3_000})
-    host = decode(written).host
-    assert host.isprintable()
-    assert len(host) == MOST_HOST
+    written = {"cohort": 1, "run": 1, "gen": 1, "id": "a", "host": "a\x1b[2J\n"}
+    assert decode(json.dumps(written)).host.isprintable()
+    assert decode(json.dumps({**written, "host": "b" * 65})) == NO_RECORD
     assert decode(encode(RunEpoch("a", "driver-7").next([]))).host == "driver-7"
     assert decode(RunEpoch("a", "driver-7").metadata()).host == "driver-7"
 

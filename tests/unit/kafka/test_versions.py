@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, RunName, decode_handover, encode_handover
+from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, decode_handover, encode_handover
 from sparkcohort.runtime.kafka.run_epoch import (
     FORMAT,
     GENERATION_BLOCK,
@@ -94,7 +94,7 @@ def test_a_first_batch_planned_by_one_is_replayed_by_the_other() -> None:
 
 def test_a_hand_over_between_two_versions() -> None:
     """What is asked and answered is understood with fields more; an answer that nobody knows yet is none."""
-    record = HandoverRecord(HandoverAnswer.PARKED, "q1", RunName(7, "5f2c81aa"), "driver-7")
+    record = HandoverRecord(HandoverAnswer.PARKED, "q1", 7, "5f2c81aa", "driver-7")
     text = encode_handover(record)
     assert json.loads(text)["cohort"] == FORMAT
     assert decode_handover(later(text)) == record
