@@ -19,7 +19,8 @@ What the table at the end can't say:
   thawed one finds the higher epoch right after its join and ends.
 * **One request at a time**, and each is answered exactly once: done, later, or with an error.  The caller tries again.
 * **A result is known by the number of its call.**  One that comes after the membership has moved on is void.
-* **A client is replaced by its number** (``Membership.client``): the shell makes another one when it has risen.
+* **A client is replaced by its number** (``Membership.client``): the shell makes another one when it has risen, which is
+  subscribed to nothing.
 """
 
 from __future__ import annotations
@@ -111,9 +112,8 @@ def _tick_standalone(context: MembershipContext, _event: s.TimePassed) -> None:
 
 def _join(context: MembershipContext, _event: s.Join) -> None:
     """By another client: a static member's carries the instance id, with which nothing is committed STANDALONE (KIP-345)."""
-    context.lose()
     context.enter(MembershipState.JOINING)
-    context.replace_client()
+    _replace_client(context)
     context.change(next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
 
 
@@ -175,25 +175,23 @@ def _replace_if_stuck(context: MembershipContext) -> None:
     if not _is_silent(context):
         return
     context.actions.append(s.ClientReplaced(context.now_ms - context.membership.heard_ms))
-    context.lose()
-    context.replace_client()
+    _replace_client(context)
 
 
 def _topics_changed(context: MembershipContext, event: s.TopicsChanged) -> None:
     context.change(topics=event.topics, partitions=event.partitions)
 
 
-def _created(context: MembershipContext, _event: s.ClientCreated) -> None:
+def _replace_client(context: MembershipContext) -> None:
     context.lose()
-    context.change(subscribed=())
     membership = context.membership
+    context.change(client=membership.client + 1, heard_ms=context.now_ms, subscribed=())
     if membership.informed and membership.state is MembershipState.JOINING:  # one that watches must not join
         _subscribe(context)
 
 
 def _client_failed(context: MembershipContext, _event: s.ClientFailed) -> None:
-    context.lose()
-    context.replace_client()
+    _replace_client(context)
     context.answer_later("the owner of the client has failed")
 
 
@@ -214,9 +212,8 @@ def _fenced(context: MembershipContext, event: s.Fenced) -> None:
     """FENCED_INSTANCE_ID (KIP-345): another took the instance id.  Watch by another client whether it is a later run."""
     membership, config = context.membership, context.membership.config
     context.warn(f"{context.group()}: fenced as {config.group_instance_id} ({event.error}); is the other one newer?")
-    context.lose()
     context.enter(MembershipState.WATCHING)
-    context.replace_client()  # a fenced client never recovers: its error is fatal
+    _replace_client(context)  # a fenced client never recovers: its error is fatal
     context.change(
         watch_until_ms=context.now_ms + WATCH_MS * 2**membership.fencings,
         next_watch_ms=context.now_ms,
@@ -342,19 +339,9 @@ def _postpone(context: MembershipContext, reason: str) -> None:
         _join(context, s.Join())
 
 
-def _call_refused(context: MembershipContext, event: s.CallRefused) -> None:
-    pending = context.membership.pending
-    if event.call == context.membership.reading:
-        context.change(reading=None)
-    elif pending is not None and context.waits(event.call):
-        context.change(pending=None)
-        context.actions.append(s.AnswerError(pending.request.request, event.error))
-
-
 _Effect: TypeAlias = Callable[[MembershipContext, Any], None]
 _ALIVE: Mapping[type, _Effect] = {
     s.TopicsChanged: _topics_changed,
-    s.ClientCreated: _created,
     s.ClientFailed: _client_failed,
     s.RevocationReceived: _revoked,
     s.LoginFailed: _login_refused,
@@ -365,7 +352,6 @@ _ALIVE: Mapping[type, _Effect] = {
     s.OffsetsFetched: _offsets_fetched,
     s.CommitAnswered: _commit_answered,
     s.CallFailed: _call_failed,
-    s.CallRefused: _call_refused,
     s.Close: _close,
 }
 TABLE: Mapping[MembershipState, Mapping[type, _Effect]] = {  # what is not in here is ignored

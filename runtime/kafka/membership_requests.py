@@ -46,10 +46,6 @@ class MembershipContext:
         """Enter a state; what is known of committed offsets holds under one membership only."""
         self.change(state=state, committed={})
 
-    def replace_client(self) -> None:
-        """Have another client made."""
-        self.change(client=self.membership.client + 1, heard_ms=self.now_ms)
-
     def lose(self) -> None:
         """Nothing is assigned; what was being read may be from before the next join."""
         self.change(assigned=None, reading=None)
@@ -76,13 +72,13 @@ class MembershipContext:
     def answer(self, result: object) -> None:
         """The request is done."""
         if self.membership.pending is not None:
-            self.actions.append(s.AnswerCaller(self.membership.pending.request.request, result))
+            self.actions.append(s.Answer(self.membership.pending.request.request, result))
             self.change(pending=None)
 
     def answer_later(self, reason: str) -> None:
         """The request, if there is one, may be made again."""
         if self.membership.pending is not None:
-            self.actions.append(s.AnswerLater(self.membership.pending.request.request, reason))
+            self.actions.append(s.Answer(self.membership.pending.request.request, later=reason))
             self.change(pending=None)
 
 
@@ -110,12 +106,9 @@ def reserve_requested(context: MembershipContext, event: s.ReserveRequested) -> 
 
 def refuse(context: MembershipContext, event: MembershipRequest) -> None:
     """Answer a request under a membership that has ended: with the error that ended it, if there is one."""
-    failure = context.membership.failure
     context.change(pending=None)
-    if failure is not None:
-        context.actions.append(s.AnswerError(event.request, failure))
-    else:
-        context.actions.append(s.AnswerLater(event.request, "the membership has ended"))
+    error = context.membership.failure
+    context.actions.append(s.Answer(event.request, later="the membership has ended", error=error))
 
 
 def _begin(context: MembershipContext, event: MembershipRequest) -> None:

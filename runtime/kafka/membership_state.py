@@ -144,10 +144,6 @@ class TopicsChanged(Struct, frozen=True):
     partitions: frozenset[TopicPartition]
 
 
-class ClientCreated(Struct, frozen=True):
-    """Another client is in use: subscribed to nothing."""
-
-
 class ClientFailed(Struct, frozen=True):
     """An unexpected error in the client's thread: the state of the client, and the outcome of its call, are unknown."""
 
@@ -197,18 +193,11 @@ class CommitAnswered(Struct, frozen=True):
 
 
 class CallFailed(Struct, frozen=True):
-    """A call failed, and may succeed later; ``silent``: no broker has answered it."""
+    """A call failed; ``silent``: no broker has answered it."""
 
     call: int
     error: str
     silent: bool = False
-
-
-class CallRefused(Struct, frozen=True):
-    """A call failed that can't succeed later."""
-
-    call: int
-    error: CohortError
 
 
 class FetchRequested(Struct, frozen=True):
@@ -252,7 +241,6 @@ MembershipEvent: TypeAlias = (
     MembershipRequest
     | TimePassed
     | TopicsChanged
-    | ClientCreated
     | ClientFailed
     | AssignmentReceived
     | RevocationReceived
@@ -262,7 +250,6 @@ MembershipEvent: TypeAlias = (
     | OffsetsFetched
     | CommitAnswered
     | CallFailed
-    | CallRefused
     | Join
     | Close
 )
@@ -278,14 +265,14 @@ class Subscribe(Struct, frozen=True):
 
 
 class FetchOffsets(Struct, frozen=True):
-    """Ask the group coordinator; then say ``OffsetsFetched``, ``CallFailed`` or ``CallRefused``."""
+    """Ask the group coordinator; then say ``OffsetsFetched`` or ``CallFailed``."""
 
     call: int
     partitions: tuple[TopicPartition, ...]
 
 
 class CommitOffsets(Struct, frozen=True):
-    """Commit; then say ``CommitAnswered``, ``CallFailed`` or ``CallRefused``."""
+    """Commit; then say ``CommitAnswered`` or ``CallFailed``."""
 
     call: int
     offsets: tuple[OffsetToCommit, ...]
@@ -313,35 +300,15 @@ class Warn(Struct, frozen=True):
     text: str
 
 
-class AnswerCaller(Struct, frozen=True):
-    """The request is done."""
+class Answer(Struct, frozen=True):
+    """The request is done, with ``result``; or can't be done: ``later`` says why not now, ``error`` why never."""
 
     request: int
-    result: object
+    result: object = None
+    later: str = ""
+    error: CohortError | None = None
 
 
-class AnswerLater(Struct, frozen=True):
-    """The request can't be done now; it may be made again."""
-
-    request: int
-    reason: str
-
-
-class AnswerError(Struct, frozen=True):
-    """The request can't be done, now or later."""
-
-    request: int
-    error: CohortError
-
-
-MembershipAnswer: TypeAlias = AnswerCaller | AnswerLater | AnswerError
 MembershipAction: TypeAlias = (
-    Subscribe
-    | FetchOffsets
-    | CommitOffsets
-    | LookForForeignMembers
-    | DoubtMetadata
-    | ClientReplaced
-    | Warn
-    | MembershipAnswer
+    Subscribe | FetchOffsets | CommitOffsets | LookForForeignMembers | DoubtMetadata | ClientReplaced | Warn | Answer
 )

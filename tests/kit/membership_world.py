@@ -53,16 +53,15 @@ class MembershipWorld:
         if self.membership.state is not before.state:
             failure = self.membership.failure
             self.log.append(f"  {before.state} -> {self.membership.state}" + (f": {failure}" if failure else ""))
+        if self._made != self.membership.client:
+            self._made = self.membership.client
+            self.log.append(f"makes client {self._made}")
         for action in actions:
             if self.holding and isinstance(action, s.FetchOffsets | s.CommitOffsets):
                 self.log.append(f"{self._words(action)}: not answered yet")
                 self.held.append(action)
             else:
                 self._carry_out(action)
-        if self._made != self.membership.client:
-            self._made = self.membership.client
-            self.log.append(f"makes client {self._made}")
-            self.feed(s.ClientCreated())
 
     def after(self, ms: int) -> None:
         """Time passes, with a tick whenever one is due."""
@@ -173,12 +172,12 @@ class MembershipWorld:
                 return f"replaces a client that was silent for {silent_ms} ms"
             case s.Warn(text):
                 return f"warns: {text}"
-            case s.AnswerCaller(request, result):
-                return f"  request {request} is done: {_shown(result)}"
-            case s.AnswerLater(request, reason):
-                return f"  request {request} is to be made again: {reason}"
-            case s.AnswerError(request, error):
+            case s.Answer(request, _, _, CohortError() as error):
                 return f"  request {request} fails: {error.error or error}"
+            case s.Answer(request, result, ""):
+                return f"  request {request} is done: {_shown(result)}"
+            case s.Answer(request, _, reason):
+                return f"  request {request} is to be made again: {reason}"
 
 
 def _shown(result: object) -> str:

@@ -63,7 +63,6 @@ class ForeignMembers:
         self._reported: set[str] = set()
         self.total = self.present = 0  # in all, and as of the last answer
         self._predecessor = ""  # the owners of our instance id, or of our partitions, when ``is_empty`` asked
-        self._former: frozenset[str] = frozenset()  # member ids of drivers that had partitions of ours then
         self._removed: set[str] = set()  # instance ids of drivers taken out while this one is a member: each once
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
@@ -108,7 +107,6 @@ class ForeignMembers:
             namesakes = [each for each in group.members if each.instance_id == self._instance_id]
             former = [each for each in self._drivers(group.members) if each.partitions & partitions]
             self._predecessor = ", ".join(sorted(map(_name, namesakes or former)))
-            self._former = frozenset(each.member_id for each in former)
             return group.is_memberless or group.error == KafkaError.GROUP_ID_NOT_FOUND
 
     def tell_predecessor(self, last: CommitMetadata | None) -> None:
@@ -119,13 +117,6 @@ class ForeignMembers:
                 "group %s: %s%s was its driver until now; this query takes over, and ends that one if it still runs",
                 *(self._group_id, self._predecessor, place),
             )
-
-    def remove_former(self) -> None:
-        """Take out the drivers that had partitions of ours when ``is_empty`` asked; joining fences only one with our instance id."""
-        with self._lock:
-            group = self._described_group() if self._former else None
-            if group is not None:
-                self._remove([each for each in group.members if each.member_id in self._former])
 
     def remove_drivers(self) -> None:
         """Take out all other drivers: those that run had time to rejoin, and can do so again."""

@@ -7,6 +7,7 @@ requests of other threads, callbacks of the client.  The owner carries out its a
 from __future__ import annotations
 
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,11 +19,10 @@ from confluent_kafka import TopicPartition as Position
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership as machine
 from sparkcohort.runtime.kafka import membership_state as s
-from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
+from sparkcohort.runtime.kafka.membership_state import Committed, MembershipConfig, MembershipState
+from sparkcohort.runtime.kafka.run_epoch import MOST_TEXT, CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
-from sparkcohort.runtime.shell.driver.membership_settings import READ_TIMEOUT_S, member_settings, membership_config
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
@@ -33,10 +33,10 @@ from sparkcohort.runtime.shell.rpc.threads import Supervised
 log = clients.log
 
 POLL_S = 0.03
+READ_TIMEOUT_S = 5.0  # of a call that reads what is committed
 RETRY_S = 0.1
 WAIT_S = 1.0
 CLOSE_S = 3.0
-REPLACE_S = 0.5  # in which a driver takes its own last run's place: a tenth of it, as a rule
 HEARTBEATS = 2  # in which a member that runs rejoins
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
@@ -80,22 +80,36 @@ class GroupMembership:
         # The last event, used again while the topics are the same: every commit sends one.
         self._last_topics: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
-        self._membership = machine.new_membership(membership_config(options), secrets.token_hex(4), now_ms())
+        config = MembershipConfig(
+            options.group_id,
+            options.group_instance_id,
+            str(options.subscription),
+            # And a call more: what librdkafka has heard of a refusal comes when it is polled, after the call's timeout.
+            options.session_timeout_ms + int(READ_TIMEOUT_S * 1000),
+            socket.gethostname()[:MOST_TEXT],
+        )
+        self._membership = machine.new_membership(config, secrets.token_hex(4), now_ms())
         self._actions: tuple[s.MembershipAction, ...] = ()  # not carried out yet
         self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
         self._asking = threading.Lock()  # the machine has one request at a time
         self._requests = 0
-        self._answer: s.MembershipAnswer | None = None  # to the last request
+        self._answer: s.Answer | None = None  # to the last request
         self._failure: CohortError | None = None
         self._closing = False
-        self._unsure = False  # whether the client is in the middle of what no error can tell the state of
         self._files = ChangedFiles(options.kafka)  # another client, where they have changed and this one
         self._troubled = False  # has met an error, maybe for their sake
         self._consumer: Consumer | None = None
         self._client_number = 0  # the machine's number of the client
         self.clients_replaced = 0
         """How many clients got no answer for so long that another was made."""
-        self._thread = Supervised("cohort-kafka-group", self._goes_on, self._run_once, self._fail, ended=self._on_end)
+        self._thread = Supervised(
+            "cohort-kafka-group",
+            self._goes_on,
+            self._run_once,
+            self._fail,
+            amend=self._start_over,
+            ended=self._on_end,
+        )
 
     # --- for any thread -------------------------------------------------------------------------------
 
@@ -117,15 +131,12 @@ class GroupMembership:
 
     def _await_place(self, timeout_s: float) -> bool:
         """Wait until this run is ready, taking out drivers that do not rejoin; returns whether it is."""
-        foreign = self._foreign_members
         # A driver that runs hears of the rebalance by its next heartbeat, and rejoins: it is not taken out.
-        for patience_s, remove in ((REPLACE_S, foreign.remove_former), (self._rejoin_s, foreign.remove_drivers)):
-            if self._await(self._is_ready, min(patience_s, timeout_s)):
-                return True
-            timeout_s = max(0.0, timeout_s - patience_s)
-            if self.state is MembershipState.JOINING:
-                remove()
-        return self._await(self._is_ready, timeout_s)
+        if self._await(self._is_ready, min(self._rejoin_s, timeout_s)):
+            return True
+        if self.state is MembershipState.JOINING:
+            self._foreign_members.remove_drivers()
+        return self._await(self._is_ready, timeout_s - self._rejoin_s)
 
     def join(self) -> None:
         """Become the group's static member, in the background; nothing happens where that has begun."""
@@ -236,21 +247,18 @@ class GroupMembership:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            match self._try(request, max(deadline - time.monotonic(), RETRY_S)):
-                case s.AnswerCaller(_, result):
-                    return result
-                case s.AnswerError(_, error):
-                    raise error
-                case s.AnswerLater(_, text):
-                    reason = text
-                case None:
-                    reason = "the brokers do not answer"
+            answer = self._try(request, max(deadline - time.monotonic(), RETRY_S))
+            if answer is not None and answer.error is not None:
+                raise answer.error
+            if answer is not None and not answer.later:
+                return answer.result
+            reason = "the brokers do not answer" if answer is None else answer.later
             if time.monotonic() >= deadline:
                 raise CommitDelayed(f"{name} group {self._options.group_id}: not within {timeout_s:g} s: {reason}")
             state = self.state
             self._await(lambda: self.state is not state, RETRY_S)  # noqa: B023  called in this round only
 
-    def _try(self, request: Callable[[int], s.MembershipRequest], timeout_s: float) -> s.MembershipAnswer | None:
+    def _try(self, request: Callable[[int], s.MembershipRequest], timeout_s: float) -> s.Answer | None:
         """The machine's answer to a request; None where it has none in time."""
         self._check()
         if not self._asking.acquire(timeout=timeout_s):
@@ -272,11 +280,11 @@ class GroupMembership:
 
     def _run_once(self) -> None:
         self._renew()  # a commit through the old client would wait out the session (librdkafka)
-        if self._unsure:
-            self._start_over()
         self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
         try:
-            self._poll()
+            message = self._client().poll(0)
+            if message is not None:
+                self._on_message(message)
             due_ms = machine.deadline(self._membership)
             if due_ms is not None and now_ms() >= due_ms:
                 self._tell_topics()
@@ -292,19 +300,12 @@ class GroupMembership:
         if self._troubled:
             self._files.release_if_changed(self._start_over)
 
-    def _poll(self) -> None:
-        self._unsure = True
-        message = self._client().poll(0)
-        if message is not None:
-            self._on_message(message)
-        self._unsure = False
-
     def _start_over(self) -> None:
         """After an unexpected error, which leaves the client in an unknown state: another one joins."""
         with self._changed:
             self._actions, self._result = (), None  # they were for the old client
             self._feed(s.ClientFailed())
-        self._unsure = self._troubled = False
+        self._troubled = False
 
     def _on_end(self) -> None:
         self._feed(s.Close())  # first: destroying a client may wait for a name that does not resolve
@@ -318,7 +319,7 @@ class GroupMembership:
         with self._changed:
             old = self._membership
             new, actions = machine.step(old, event, now_ms())
-            answers = [each for each in actions if isinstance(each, s.MembershipAnswer)]
+            answers = [each for each in actions if isinstance(each, s.Answer)]
             answer = next((each for each in answers if each.request == self._requests), self._answer)
             pending_actions = (*self._actions, *(each for each in actions if each not in answers))
             # In one go: an error in between would lose an action that the machine waits for.
@@ -353,12 +354,10 @@ class GroupMembership:
                 continue
             with self._changed:
                 action, self._actions = self._actions[0], self._actions[1:]
-                self._unsure = True
             if not machine.is_void(self._membership, action):
                 self._do(action)
             elif isinstance(action, s.FetchOffsets | s.CommitOffsets):
                 self._result = s.CallFailed(action.call, f"the membership is {self.state.value}")
-            self._unsure = False
 
     def _do(self, action: s.MembershipAction) -> None:
         match action:
@@ -419,22 +418,15 @@ class GroupMembership:
         ]
         unknown = tuple(tp for tp, error in refused if error.code() in _NO_PARTITION)
         wrong = next((error for _, error in refused if error.code() not in _NO_PARTITION), None)
-        result = None
+        reason = ""
         if wrong is not None:
-            result = self._unsuccessful(call, KafkaException(wrong), clients.topics_with(wrong, answers))
-        if isinstance(result, s.CallRefused):
-            return result
-        return s.CommitAnswered(call, accepted, unknown, result.error if result is not None else "")
+            reason = self._unsuccessful(call, KafkaException(wrong), clients.topics_with(wrong, answers)).error
+        return s.CommitAnswered(call, accepted, unknown, reason)
 
-    def _unsuccessful(
-        self, call: int, error: KafkaException, topics: Collection[str] = ()
-    ) -> s.CallFailed | s.CallRefused:
+    def _unsuccessful(self, call: int, error: KafkaException, topics: Collection[str] = ()) -> s.CallFailed:
         """Sorts an error of a request about ``topics``: one that ends the membership is fed at once, others are tried again."""
         inner = clients.error_of(error)
         if inner is not None:
-            if inner.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
-                text = "commit metadata is larger than the broker's offset.metadata.max.bytes"
-                return s.CallRefused(call, CohortError(text, "OFFSET_METADATA_TOO_LARGE"))
             self._on_error(inner, topics)
         return s.CallFailed(call, clients.text_of(error), silent=clients.code_of(error) < 0)
 
@@ -444,19 +436,26 @@ class GroupMembership:
         """The client, or, where there is none any more, another one.  Raises RuntimeError where none can be made now."""
         if self._consumer is None or self._client_number != self._membership.client:
             self._drop_client()
+            number = self._membership.client
             try:
                 self._consumer = self._new_client()
             except CohortError as error:  # for want of threads, say: with these options one was made before
                 raise RuntimeError(str(error)) from None
-            self._feed(s.ClientCreated())
-            self._client_number = self._membership.client  # the machine knows of it: before, it is not in use
+            self._client_number = number
         return self._consumer
 
     def _new_client(self) -> Consumer:
+        options = self._options
+        member = {
+            "group.instance.id": options.group_instance_id,
+            "session.timeout.ms": options.session_timeout_ms,
+            "heartbeat.interval.ms": options.heartbeat_interval_ms,
+            "max.poll.interval.ms": max(300_000, options.session_timeout_ms),
+            "partition.assignment.strategy": "range",
+            "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
+        }
         standalone = self.state is MembershipState.STANDALONE
-        consumer = clients.new_consumer(
-            self._conf, self._on_error, **({} if standalone else member_settings(self._options))
-        )
+        consumer = clients.new_consumer(self._conf, self._on_error, **({} if standalone else member))
         clients.connect(consumer, next(iter(self._topics()), None))
         return consumer
 

@@ -249,15 +249,6 @@ def test_closing_keeps_the_static_member(broker: Broker, topic: str) -> None:
     assert [shown.group_instance_id for shown in broker.admin.members(topic)] == [membership._options.group_instance_id]
 
 
-def test_metadata_too_large_is_an_error_at_once(broker: Broker, topic: str) -> None:
-    """It would never get better: no retries."""
-    broker.admin.create_topic(topic, 4)
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        with pytest.raises(CohortError, match=r"offset\.metadata\.max\.bytes"):
-            membership.commit({TopicPartition(topic, 0): (1, "x" * 5000)}, 20)
-
-
 def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """Before its session's time, 45 s, is over: a warning that names client id and host, once, and a counter."""
     broker.admin.create_topic(topic, 4)

@@ -37,7 +37,6 @@ def events(call: int, request: int) -> dict[type, s.MembershipEvent]:
     samples: tuple[s.MembershipEvent, ...] = (
         s.TimePassed(),
         s.TopicsChanged(("items", "orders"), parts("items-0", "orders-0")),
-        s.ClientCreated(),
         s.ClientFailed(),
         s.AssignmentReceived(parts("orders-0")),
         s.RevocationReceived(),
@@ -47,7 +46,6 @@ def events(call: int, request: int) -> dict[type, s.MembershipEvent]:
         s.OffsetsFetched(call, {TP: Committed(7, "")}),
         s.CommitAnswered(call, {TP: 8}, tuple(parts("orders-1"))),
         s.CallFailed(call, "no answer"),
-        s.CallRefused(call, DENIED),
         s.Join(),
         s.Close(),
         s.FetchRequested(request, (TP,)),
@@ -194,7 +192,7 @@ def check(before: Membership, event: s.MembershipEvent, after: Membership, actio
         assert before.state is JOINING
         assert type(event) in (s.OffsetsFetched, s.TimePassed)
         assert isinstance(event, s.OffsetsFetched) or not after.partitions
-    assert len([each for each in actions if isinstance(each, s.AnswerCaller)]) <= 1
+    assert len([each for each in actions if isinstance(each, s.Answer) and not each.later]) <= 1
 
 
 # --- totality -------------------------------------------------------------------------------------------
@@ -220,7 +218,7 @@ def test_every_state_answers_every_event(name: str, event: type) -> None:
             check(before, sample, after, actions)
             if event not in TABLE[before.state]:
                 assert (after, actions) == (before, ())
-            if call == -1 and event in (s.OffsetsFetched, s.CommitAnswered, s.CallFailed, s.CallRefused):
+            if call == -1 and event in (s.OffsetsFetched, s.CommitAnswered, s.CallFailed):
                 assert (after, actions) == (before, ())
 
 
@@ -231,11 +229,12 @@ def test_whatever_ends_a_membership_answers_who_waits(name: str) -> None:
         before = WORLDS[name]().membership
         assert before.pending is not None and before.pending.call is not None
         after, actions = step(before, event, 2_000_000)
-        (answer,) = (each for each in actions if isinstance(each, s.AnswerLater | s.AnswerError))
+        (answer,) = (each for each in actions if isinstance(each, s.Answer))
+        assert answer.later
         assert answer.request == before.pending.request.request
         assert after.pending is None
         late = s.CommitAnswered(before.pending.call, {TP: 5})
-        assert not [each for each in step(after, late, 2_000_000)[1] if isinstance(each, s.AnswerCaller)]
+        assert not [each for each in step(after, late, 2_000_000)[1] if isinstance(each, s.Answer)]
 
 
 # --- whatever happens -----------------------------------------------------------------------------------
@@ -257,9 +256,7 @@ def test_each_request_is_answered_once(happening: list[tuple[type, int, int]]) -
         before = membership
         membership, actions = step(before, event, now_ms)
         check(before, event, membership, actions)
-        answered.update(
-            each.request for each in actions if isinstance(each, s.AnswerCaller | s.AnswerLater | s.AnswerError)
-        )
+        answered.update(each.request for each in actions if isinstance(each, s.Answer))
     assert answered == Counter(range(1, asked + 1))
 
 
@@ -378,7 +375,7 @@ def test_what_kafka_took_beside_an_error_is_known() -> None:
     """Some partitions are committed, one is not: the request is made again, and does not undo what was taken."""
     world = waiting(lambda world: world.commit({TP: 5, TopicPartition("orders", 1): 5}))()
     after, (answer,) = step(world.membership, s.CommitAnswered(world.membership.calls, {TP: 5}, (), "busy"), 2_000_000)
-    assert isinstance(answer, s.AnswerLater) and answer.reason == "busy"
+    assert isinstance(answer, s.Answer) and answer.later == "busy"
     assert after.committed[TP] == 5
 
 
