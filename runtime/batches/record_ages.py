@@ -71,14 +71,6 @@ class RecordAges:
         first = exact[0] if exact else earlier[-1] if earlier else None
         return None if first is None else max(now_ms - first.timestamp_ms, 0)
 
-    def unseen(self, lagging: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The positions whose first record is unknown."""
-        return {
-            tp: position
-            for tp, position in lagging.items()
-            if not any(each.position <= position <= each.offset for each in self._records.get(tp, ()))
-        }
-
     def drop_committed(self, committed: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
         """Forget the records before ``committed`` except the last one, and partitions that don't exist any more."""
         self._records = {

@@ -102,7 +102,7 @@ def lead(
     """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``record_failure``)."""
     members = assignment.subscriptions(round_.members, round_.owned)
     assign_free = partial(assignment.assign_free, members, round_.topics, subset=round_.subset, barred=round_.barred)
-    scheduled = schedule(state.scheduled, _lost_assignments(state.scheduled, round_, members), now_ms, max_delay_ms)
+    scheduled = _schedule(state.scheduled, round_, members, now_ms, max_delay_ms)
     if scheduled.due_ms is not None:
         return assign_free(withheld=scheduled.partitions), LeaderState(scheduled, failure=state.failure)
     if (balance := round_.balance) is not None:
@@ -143,33 +143,29 @@ def reason(state: LeaderState, name: Callable[[str], str] = str) -> Reason:
     return Reason(Cause.BACK_OFF_OVER if state.failure is None else Cause.ASSIGNOR_RETRY)
 
 
-@dataclass(frozen=True, slots=True)
-class LostAssignments:
-    """The members that are gone, and what was lost with them.
-
-    ``by_member`` is what each missing member had that exists and no member holds, and ``earlier`` likewise of those that were
-    gone in earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that had some before.
-    """
-
-    by_member: Mapping[str, frozenset[TopicPartition]]
-    earlier: frozenset[TopicPartition]
-    workers: int
-    survivors: int
-
-
-def schedule(
-    scheduled: ScheduledRebalance, losses: LostAssignments, now_ms: int, max_delay_ms: int
+def _schedule(
+    old: ScheduledRebalance, round_: Round, members: assignment.Subscriptions, now_ms: int, max_delay_ms: int
 ) -> ScheduledRebalance:
     """The delay after a look at the members; the empty one when there is none, or when it is over."""
-    partitions = losses.earlier.union(*losses.by_member.values())
+    workers = {name for name, subscription in members.items() if subscription.topics}
+    missing = {name: tps for name, tps in round_.previous_assignment.items() if name not in members and tps}
+    claimed: set[tuple[str, int]] = set()
+    if missing or old.partitions:
+        claimed = {partition for member in members.values() for partition in member.owned}
+
+    def still_lost(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(tp for tp in partitions if tp.partition < round_.topics.get(tp.topic, 0) and tp not in claimed)
+
+    lost = {name: remaining for name, tps in missing.items() if (remaining := still_lost(tps))}
+    partitions = still_lost(old.partitions).union(*lost.values())
     if not partitions or max_delay_ms == 0:
         return ScheduledRebalance()
-    expected = scheduled.expected or losses.survivors + len(losses.by_member)
-    due_ms = now_ms + max_delay_ms if scheduled.due_ms is None else scheduled.due_ms
-    if losses.workers >= expected or now_ms >= due_ms:
+    survivors = sum(bool(round_.previous_assignment.get(name)) for name in workers)
+    expected = old.expected or survivors + len(lost)
+    due_ms = now_ms + max_delay_ms if old.due_ms is None else old.due_ms
+    if len(workers) >= expected or now_ms >= due_ms:
         return ScheduledRebalance()
-    missing = tuple(dict.fromkeys((*scheduled.missing, *sorted(losses.by_member))))
-    return ScheduledRebalance(missing, partitions, expected, due_ms)
+    return ScheduledRebalance(tuple(dict.fromkeys((*old.missing, *sorted(lost)))), partitions, expected, due_ms)
 
 
 def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, revokes: bool) -> BackOff:
@@ -183,18 +179,3 @@ def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, revokes: bool) 
     times = min(back_off.times + 1, _MOST_BACK_OFFS)
     wait_ms = min(BACK_OFF_BASE**times, max_delay_ms)
     return BackOff(revoked=True, times=times, due_ms=now_ms + wait_ms if wait_ms else None)
-
-
-def _lost_assignments(old: ScheduledRebalance, round_: Round, members: assignment.Subscriptions) -> LostAssignments:
-    workers = {name for name, subscription in members.items() if subscription.topics}
-    missing = {name: tps for name, tps in round_.previous_assignment.items() if name not in members and tps}
-    claimed: set[tuple[str, int]] = set()
-    if missing or old.partitions:
-        claimed = {partition for member in members.values() for partition in member.owned}
-
-    def still_lost(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        return frozenset(tp for tp in partitions if tp.partition < round_.topics.get(tp.topic, 0) and tp not in claimed)
-
-    by_member = {name: remaining for name, tps in missing.items() if (remaining := still_lost(tps))}
-    survivors = sum(bool(round_.previous_assignment.get(name)) for name in workers)
-    return LostAssignments(by_member, still_lost(old.partitions), len(workers), survivors)

@@ -1,13 +1,13 @@
 """The ages of waiting records on the driver, from the owners' reports.
 
-``record_ages`` has the rules; here are the lock and the time.  ``driver.log_lookup`` looks up records that no owner has reported.
+``record_ages`` has the rules; here are the lock and the time.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from sparkcohort.runtime.batches.record_ages import FirstRecord, RecordAges
 from sparkcohort.runtime.protocol import calls
@@ -30,13 +30,10 @@ class RecordAgesWatch:
             (TopicPartition(row.topic, row.partition), FirstRecord(row.position, row.offset, row.timestamp_ms))
             for row in report.records
         }
-        self.add([(tp, record) for tp, record in records if owners.get(tp) == report.member])
-
-    def add(self, records: Collection[tuple[TopicPartition, FirstRecord]]) -> None:
-        """Add these records."""
         with self._lock:
             for tp, record in records:
-                self._times.add(tp, record)
+                if owners.get(tp) == report.member:
+                    self._times.add(tp, record)
 
     def ages_ms(self, committed: Offsets, ends: Offsets, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
         """The age of each partition's first uncommitted record, where it is known; 0 where there is none."""
@@ -48,8 +45,3 @@ class RecordAgesWatch:
                 tp: self._times.age_ms(tp, offset, ends[tp], now_ms) for tp, offset in committed.items() if tp in ends
             }
         return {tp: age for tp, age in ages.items() if age is not None}
-
-    def unseen(self, committed: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-        """The committed positions with lag whose first record is unknown."""
-        with self._lock:
-            return self._times.unseen({tp: offset for tp, offset in committed.items() if ends.get(tp, offset) > offset})

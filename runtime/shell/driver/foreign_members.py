@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -32,7 +30,6 @@ from sparkcohort.runtime.shell.options.parse import is_default_instance_id
 from sparkcohort.runtime.text import printable
 
 DESCRIBE_TIMEOUT_S = 3.0
-ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
 MOST_NAME = 200  # characters; a client id is as long as its owner likes
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
 _NO_MEMBER: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
@@ -47,7 +44,7 @@ ANY_PARTITION: frozenset[TopicPartition] = frozenset()
 class ForeignMembers:
     """Watches for partitions that another member of the group has had for a session timeout.
 
-    Called by the owner of the membership, and by the thread that waits for it to begin.
+    Called by the owner of the membership, and by the thread that waits for it to begin.  A call waits for Kafka's answer.
     """
 
     def __init__(self, client: ClusterClient, group_id: str, instance_id: str, session_timeout_ms: int) -> None:
@@ -56,43 +53,35 @@ class ForeignMembers:
         self._group_id = group_id
         self._instance_id = instance_id
         self._limit_s = session_timeout_ms / 1000
-        self._missing_since: float | None = None
-        self._question: Future[GroupDescription] | None = None
-        self._next_ask = 0.0
-        self._gap_s = ASK_GAP_S
+        self._held_since: float | None = None  # others have some of our partitions
+        self._trouble = ""  # why the group can't be described now
         self._reported: set[str] = set()
         self.total = self.present = 0  # in all, and as of the last answer
         self._predecessor = ""  # the owners of our instance id, or of our partitions, when ``is_empty`` asked
         self._removed: set[str] = set()  # instance ids of drivers taken out while this one is a member: each once
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
-        """The failure, once ``missing`` has been empty at no look for a session timeout and others hold some of it."""
+        """The failure, once others have held some of the ``missing`` partitions at every look for a session timeout."""
         with self._lock:
-            return self._look(missing)
-
-    def _look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
-        now = time.monotonic()
-        if not missing:
-            self._question = self._missing_since = None
-            self.present = 0
-            self._next_ask, self._gap_s = 0.0, ASK_GAP_S
-            self._reported.clear()
+            if not missing:
+                self._held_since, self.present = None, 0
+                self._reported.clear()
+            elif (group := self._described_group()) is not None:
+                return self._judge(self._owners(group, missing), missing)
             return None
-        self._missing_since = now if self._missing_since is None else self._missing_since
-        self._hear(missing)
-        if self._question is None and now >= self._next_ask:
-            self._next_ask, self._gap_s = now + self._gap_s, min(2 * self._gap_s, MOST_GAP_S)
-            self._question = self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S)
-        if now - self._missing_since >= PART_OF_SESSION * self._limit_s:
-            self._missing_since = now
-            group = self._described_group()
-            owners = self._owners(group, missing) if group else []
-            # The older one of two drivers ends once it sees the newer one's run, but stays a member until its session ends.
-            drivers = [each for each in owners if each.instance_id not in self._removed]
-            if self._remove(drivers):
-                self._removed |= {each.instance_id for each in drivers}
-                return None
-            return self._failure(_names(owners), missing) if owners else None
+
+    def _judge(self, owners: list[DescribedMember], missing: frozenset[TopicPartition]) -> CohortError | None:
+        self._report(_names(owners), missing)
+        now = time.monotonic()
+        self._held_since = (self._held_since or now) if owners else None
+        if self._held_since is None or now - self._held_since < PART_OF_SESSION * self._limit_s:
+            return None
+        # The older one of two drivers ends once it sees the newer one's run, but stays a member until its session ends.
+        drivers = [each for each in owners if each.instance_id not in self._removed]
+        if not self._remove(drivers):
+            return self._failure(_names(owners), missing)
+        self._removed |= {each.instance_id for each in drivers}
+        self._held_since = None
         return None
 
     def is_empty(self, partitions: frozenset[TopicPartition] = ANY_PARTITION) -> bool:
@@ -159,13 +148,8 @@ class ForeignMembers:
         if refusals:
             raise TransportError(f"Kafka's error {min(refusals)} to LeaveGroup")
 
-    def _hear(self, missing: frozenset[TopicPartition]) -> None:
-        """Take the answer, and warn of members that have some of our partitions, of each once."""
-        if self._question is None or not self._question.done():
-            return
-        answer, self._question = self._question, None
-        group = self._answer(answer)
-        holding = _names(self._owners(group, missing)) if group is not None else []
+    def _report(self, holding: list[str], missing: frozenset[TopicPartition]) -> None:
+        """Warn of members that have some of our partitions, of each once."""
         self.present = len(holding)
         new = [name for name in holding if name not in self._reported]
         if not new:
@@ -194,25 +178,21 @@ class ForeignMembers:
 
     def _describe(self) -> GroupDescription | None:
         """As Kafka answers; waited for while the coordinator comes up, as in a cluster that has had no group yet."""
-        deadline = time.monotonic() + DESCRIBE_TIMEOUT_S
+        deadline, trouble = time.monotonic() + DESCRIBE_TIMEOUT_S, ""
         while True:
-            answer = self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S)
-            is_late = time.monotonic() + NOT_YET_GAP_S > deadline
-            with suppress(TransportError):
-                if not is_late and result_of(answer, DESCRIBE_TIMEOUT_S).error in _NOT_YET:
-                    threading.Event().wait(NOT_YET_GAP_S)
-                    continue
-            return self._answer(answer)
-
-    def _answer(self, answer: Future[GroupDescription]) -> GroupDescription | None:
-        try:
-            group = result_of(answer, DESCRIBE_TIMEOUT_S)
-        except TransportError as error:
-            clients.log.warning("group %s cannot be described: %s", self._group_id, error)
-            return None
-        if group.error and group.error != KafkaError.GROUP_ID_NOT_FOUND:
-            text = clients.text_of(KafkaError(group.error))
-            clients.log.warning("group %s cannot be described: %s", self._group_id, text)
+            group: GroupDescription | None = None
+            try:
+                group = result_of(self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S), DESCRIBE_TIMEOUT_S)
+            except TransportError as error:
+                trouble = str(error)
+            if group is None or group.error not in _NOT_YET or time.monotonic() + NOT_YET_GAP_S > deadline:
+                break
+            threading.Event().wait(NOT_YET_GAP_S)
+        if group is not None and group.error and group.error != KafkaError.GROUP_ID_NOT_FOUND:
+            trouble = clients.text_of(KafkaError(group.error))
+        if trouble and trouble != self._trouble:
+            clients.log.warning("group %s cannot be described: %s", self._group_id, trouble)
+        self._trouble = trouble
         return group
 
     def _owners(self, group: GroupDescription, partitions: frozenset[TopicPartition]) -> list[DescribedMember]:

@@ -79,7 +79,9 @@ class GroupRun:
         coordinator.leadership.barred = self._abilities.barred
         self._isolation = SlowPartitionWatch()
         self._relay = Relay(partial(_relay_reader, options), log_ends.doubt)
-        self._status = RunStatus(options, log_ends, commits, plans, progress, self._isolation)
+        self._status = RunStatus(
+            options, coordinator, log_ends, commits, plans, progress, self._isolation, self._abilities
+        )
         self._ending, self._take_overs = ending, take_overs
         self._service = Service(
             coordinator,
@@ -202,9 +204,7 @@ class GroupRun:
         """The status of the run in plain values; nothing once it is ending."""
         if self._ending.has_begun:
             return {}
-        return self._status(
-            self.coordinator, self.announced, self._abilities, self._service.agents(), self._take_overs()
-        )
+        return self._status(self.announced, self._service.agents(), self._take_overs())
 
     def _barred(self) -> reachability.Barred:
         self._abilities.lift_expired()

@@ -1,6 +1,6 @@
 """Asking the leaders where the logs end: one ListOffsets to each, side by side, so that a silent broker costs its own only.
 
-A leader that takes longer than it usually does is *silent*: no round waits for it until it has answered.  Its question stays
+A leader that takes longer than ``ANSWER_S`` is *silent*: no round waits for it until it has answered.  Its question stays
 open, and is repeated, so that its return is seen.
 """
 
@@ -23,8 +23,7 @@ from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, result
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 
 FIRST_S = 3.0  # patience with a leader that has to be connected to first
-LEAST_S, MOST_S = 0.1, 1.0  # bounds of the patience with one that is connected
-PATIENCE = 4.0  # an answer may take so many times what it usually takes
+ANSWER_S = 1.0  # with one that is connected
 OPEN_S = 5.0  # how long a question to a silent leader stays open
 PROBE_GAP_S = 0.25  # and after what time it is asked again
 MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for
@@ -84,7 +83,6 @@ class _Leader:
     partitions: Mapping[TopicPartition, int] | None = None  # of the question
     sent_at: float = 0.0
     patience_s: float = FIRST_S
-    usual_s: float = 0.0  # 0 before the first answer
     silence: str = ""  # why its partitions are left out
     silences: int = 0  # in a row
     probe_at: float = 0.0
@@ -155,8 +153,7 @@ class EndRounds:
 
     def _ask(self, node: int, layout: Layout) -> None:
         leader = self._leaders[node]
-        usual_s = min(max(PATIENCE * leader.usual_s, LEAST_S), MOST_S)
-        leader.patience_s = usual_s if leader.usual_s and self._client.is_connected(node) else FIRST_S
+        leader.patience_s = ANSWER_S if self._client.is_connected(node) else FIRST_S
         leader.sent_at = time.monotonic()
         leader.partitions = dict.fromkeys(layout.by_leader[node], LATEST)
         leader.future = self._client.ask(OffsetsQuestion(leader.partitions, self._committed), node, OPEN_S)
@@ -171,9 +168,6 @@ class EndRounds:
             self._fall_silent(node, leader, _silence(node, layout, error), layout)
             return False
         self.answers |= listed
-        took_s = time.monotonic() - leader.sent_at
-        if not leader.silence:
-            leader.usual_s = min(0.8 * (leader.usual_s or took_s) + 0.2 * took_s, 2 * took_s)
         was_silent = bool(leader.silence)
         if leader.silences > 1:
             clients.log.info("broker %d answers again", node)

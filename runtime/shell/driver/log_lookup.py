@@ -1,8 +1,6 @@
-"""What only the status wants to know of the logs: where they start, when what waits was written, which transactions are open.
+"""What only the status wants to know of the logs: where they start, and which transactions are open.
 
-Members tell of the records that they have fetched (``record_ages_watch``).  Before they come, and on executors without an
-agent, nobody has: then the first batches from the committed positions on are read here, a few at a time.  All of it
-happens in the background, at most every ``GAP_S``, and only while the status is read; but open transactions
+It is asked in the background, at most every ``GAP_S``, and only while the status is read; but open transactions
 (``open_transactions``) are looked for as long as a query with ``read_committed`` runs, since a warning tells of them.
 """
 
@@ -11,8 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Final
 
 from sparkcohort.runtime.batches import open_transactions
@@ -24,40 +21,25 @@ from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.list_offsets import ask_leaders
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.kafka.fetch.first_answers import FirstRecords, read_first_records
 from sparkcohort.runtime.shell.rpc.clock import now_ms
 from sparkcohort.runtime.shell.rpc.threads import in_context
 from sparkcohort.runtime.text import counted
 
 log = logging.getLogger("sparkcohort.log_lookup")
 
-ROUND_S: Final = 3.0
-"""How long a round waits for records; leaders that gave none by then are asked again in the next one."""
 GAP_S: Final = 10.0
 PATIENCE_S: Final = 3.0
-MOST: Final = 500
-"""Partitions in a round: each gives at least a batch of its producer's, however little of it is wanted."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 class LogLookup:
-    """Looks starts and times up; every method may be called from any thread."""
+    """Looks starts and transactions up; every method may be called from any thread."""
 
-    def __init__(
-        self,
-        conf: Mapping[str, str],
-        tell: Callable[[FirstRecords], None],
-        client: ClusterClient,
-        log_ends: LogEnds | None = None,
-    ) -> None:
-        """``conf`` are librdkafka settings; ``tell`` gets the times found, in the thread that looks.  Nothing is opened before.
-
-        ``log_ends`` are the stable ends, if they are compared with the uncommitted ones.
-        """
-        self._conf, self._tell, self._client, self._log_ends = conf, tell, client, log_ends
+    def __init__(self, client: ClusterClient, log_ends: LogEnds | None = None) -> None:
+        """``log_ends`` are the stable ends, if they are compared with the uncommitted ones."""
+        self._client, self._log_ends = client, log_ends
         self._lock = threading.Lock()
-        self._positions: dict[TopicPartition, int] = {}
         self._layout: Layout | None = None
         self._starts: dict[TopicPartition, int] = {}
         self._tracks: open_transactions.TransactionTracks = {}
@@ -69,10 +51,10 @@ class LogLookup:
         if self._log_ends is not None:
             self._log_ends.on_tick(self._begin)
 
-    def want(self, layout: Layout, positions: Offsets) -> None:
-        """The status shows where these logs start, and when the first records from ``positions`` on were written: look soon."""
+    def want(self, layout: Layout) -> None:
+        """The status shows where these logs start: look soon."""
         with self._lock:
-            self._layout, self._positions = layout, dict(positions)
+            self._layout = layout
         self._begin()
 
     def starts(self) -> Offsets:
@@ -107,20 +89,14 @@ class LogLookup:
 
     def _work(self) -> None:
         with self._lock:
-            layout, positions = self._layout, self._positions
-            self._layout = None
+            layout, self._layout = self._layout, None
         try:
             if self._log_ends is not None:
                 self._compare_ends(self._log_ends)
             if layout is not None:
                 self._ask_starts(layout)
-                sample = dict(islice(positions.items(), MOST))
-                for first_records in read_first_records(self._conf, sample, ROUND_S):
-                    self._tell(first_records)
-                    if self._closed:
-                        break
         except Exception:  # the query goes on without these figures
-            log.exception("starts of logs, ages of records and open transactions are not known now")
+            log.exception("starts of logs and open transactions are not known now")
         finally:
             self._end_round()
 

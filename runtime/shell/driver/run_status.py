@@ -33,18 +33,22 @@ class RunStatus:
     def __init__(
         self,
         options: SourceOptions,
+        coordinator: Coordinator,
         log_ends: LogEnds,
         commits: GroupCommits,
         plans: PlanRegistry,
         progress: QueryProgress,
         late: SlowPartitionWatch,
+        abilities: ReachabilityWatch,
     ) -> None:
+        """Nothing is looked up before ``start``."""
+        self._coordinator, self._abilities = coordinator, abilities
         self._log_ends, self._commits, self._plans, self._progress = log_ends, commits, plans, progress
         self._instance_id, self._late = options.group_instance_id, late
         self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
         self.ages = RecordAgesWatch()
         committed_only = options.kafka.get("isolation.level") == "read_committed"
-        self._lookup = LogLookup(options.kafka, self.ages.add, log_ends.client, log_ends if committed_only else None)
+        self._lookup = LogLookup(log_ends.client, log_ends if committed_only else None)
 
     def start(self) -> None:
         """Look for open transactions, where these hold the query up."""
@@ -56,9 +60,7 @@ class RunStatus:
 
     def __call__(
         self,
-        coordinator: Coordinator,
         announced: Mapping[TopicPartition, int],
-        abilities: ReachabilityWatch | None,
         agents: Mapping[str, AgentFigures],
         take_overs: Mapping[str, int],
     ) -> dict[str, Any]:
@@ -67,28 +69,27 @@ class RunStatus:
         ``take_overs`` counts the drivers that gave way to this one, by how they did.
         """
         committed, snapshot = self._commits.committed(), self._ends_now()
-        self._lookup.want(self._log_ends.layout(), self.ages.unseen(committed, snapshot.ends))
+        self._lookup.want(self._log_ends.layout())
         ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
-        driver = status.DriverFigures(
-            self._commits.totals(),
-            self._commits.membership.foreign_members(),
-            self._commits.membership.clients_replaced,
-            self._commits.fenced(),
-            take_overs,
-            _processes(coordinator, agents),
-            self._progress.as_value(),
-            _throttled(coordinator, agents),
-        )
+        starts, transactions = self._lookup.starts(), self._lookup.open_transactions()
+        membership = self._commits.membership
         return status.build(
-            coordinator,
+            self._coordinator,
             self._plans,
-            status.LogView(
-                committed, announced, snapshot, self._lookup.starts(), ages_ms, self._lookup.open_transactions()
-            ),
+            status.LogView(committed, announced, snapshot, starts, ages_ms, transactions),
             instance_id=self._instance_id,
-            driver=driver,
+            driver=status.DriverFigures(
+                self._commits.totals(),
+                membership.foreign_members(),
+                membership.clients_replaced,
+                self._commits.fenced(),
+                take_overs,
+                _processes(self._coordinator, agents),
+                self._progress.as_value(),
+                _throttled(self._coordinator, agents),
+            ),
             late=self._late.reasons(),
-            cut_off=abilities.described() if abilities else (),
+            cut_off=self._abilities.described(),
             reasons=self._reasons,
         )
 

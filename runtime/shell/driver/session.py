@@ -70,9 +70,7 @@ class Session:
         for note in options.notes:
             log.info("%s", note)
         closing = self._ending.add
-        lock = stream_process.InstanceLock(options.group_id, options.group_instance_id)
-        closing(Order.LOCK, lock.release)
-        lock.take()
+        closing(Order.LOCK, stream_process.instance_lock(options.group_id, options.group_instance_id).close)
         closing(Order.INSIDE, self.log_ends.close)
         self.log_ends.start()
         if options.handover == "graceful":  # before anything of this run is in the group: joining fences

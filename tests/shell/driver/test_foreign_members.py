@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sparkcohort.runtime.kafka.cluster_messages import GroupDescription
+from sparkcohort.runtime.kafka.cluster_messages import DescribedMember, GroupDescription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import foreign_members
@@ -71,12 +71,17 @@ def test_who_is_known_to_be_in_no_group(
     assert ("cannot be described" in caplog.text) is (isinstance(answer, str) or answer.error == 30)
 
 
-def test_one_question_at_a_time() -> None:
-    """However often is looked; one that is of no use any more is forgotten."""
-    client = Client(None)
-    watched = members(client)
-    for _ in range(3):
-        watched.look(frozenset({TP}))
-    assert (watched._question is not None, client.asked) == (True, 1)
-    watched.look(frozenset())
-    assert watched._question is None
+def test_a_member_that_stays_ends_the_query(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Not partitions that nobody has yet, and not a moment in which the group can't be described; it is told of once."""
+    stranger = DescribedMember("m-1", "", "somebody", "/10.0.0.7", frozenset({TP}))
+    held, free = GroupDescription(0, "Stable", (stranger,)), GroupDescription(0, "Stable", ())
+    clock = [100.0]
+    monkeypatch.setattr(foreign_members.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined]
+    watched = members(Client(free, held, free, held, "no broker answers", held, held))
+    failures = []
+    for _ in range(7):
+        failures.append(watched.look(frozenset({TP})))
+        clock[0] += 21.0
+    assert [failure is None for failure in failures] == [True] * 5 + [False] * 2 and "10.0.0.7" in str(failures[-1])
+    assert (watched.total, watched.present) == (1, 1) and caplog.text.count("somebody") == 1
+    assert watched.look(frozenset()) is None and watched.present == 0

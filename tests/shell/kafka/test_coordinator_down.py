@@ -29,7 +29,6 @@ conf = {"bootstrap.servers": sys.argv[1], "log_level": "0"}
 group, place = sys.argv[2], TopicPartition(sys.argv[2], 0)
 cluster = ClusterClient(conf)
 members = ForeignMembers(cluster, group, "instance", 45_000)
-looked = ForeignMembers(cluster, group, "instance", 45_000)
 offsets = GroupOffsets(conf, group)
 handover = HandoverClient(conf, group, lambda: [place])
 ended = threading.Event()
@@ -38,10 +37,6 @@ answered, waited = {}, {}  # by name: an event; how often in vain
 def nobody():
     assert members.is_empty()
     return True
-
-def look():
-    assert looked.look(frozenset([place])) is None
-    return looked._question is not None
 
 def asking(name, ask):
     while not ended.wait(0.05):
@@ -54,7 +49,6 @@ def asking(name, ask):
 
 asks = {
     "nobody": nobody,
-    "look": look,
     "committed": lambda: offsets.committed([place], 2),
     "handover": lambda: handover.look().newest is not None,
 }

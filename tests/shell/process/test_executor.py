@@ -18,7 +18,6 @@ from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import stream_process
-from sparkcohort.runtime.shell.driver.stream_process import InstanceLock
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc import executor
 from sparkcohort.runtime.shell.rpc.endpoint import Run
@@ -41,12 +40,10 @@ CLASH = """
 import os
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.driver import stream_process as process
-from sparkcohort.runtime.shell.driver.stream_process import InstanceLock
 process.TAKE_LOCK_S = 0.2
-first = InstanceLock("billing", "cohort-1")
-first.take()
+first = process.instance_lock("billing", "cohort-1")
 try:
-    InstanceLock("billing", "cohort-1").take()
+    process.instance_lock("billing", "cohort-1")
 except CohortError as error:
     print("refused:", error)
 """
@@ -106,14 +103,12 @@ def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_driver_without_a_jvm_above_is_told_so_once(caplog: pytest.LogCaptureFixture) -> None:
     """The lock can't hold there: one warning says so, and what to do."""
     stream_process.driver_jvm.cache_clear()
-    locks = [InstanceLock("billing", "cohort-1") for _ in range(2)]
     with caplog.at_level(logging.WARNING, "sparkcohort.process"):
-        for lock in locks:
-            lock.take()
+        locks = [stream_process.instance_lock("billing", "cohort-1") for _ in range(2)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no JVM among" in caplog.text and "give each its own" in caplog.text
     for lock in locks:
-        lock.release()
+        lock.close()
 
 
 def test_an_executor_without_an_agent_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

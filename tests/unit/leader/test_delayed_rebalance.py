@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from sparkcohort.runtime.leader.delayed_rebalance import (
     BackOff,
     Failure,
     LeaderState,
-    LostAssignments,
     Round,
     ScheduledRebalance,
 )
@@ -22,7 +19,6 @@ from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 DELAY_MS = 30_000
-Held = Mapping[str, tuple[int, ...]]
 
 
 def tps(*numbers: int) -> frozenset[TopicPartition]:
@@ -30,86 +26,7 @@ def tps(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("t", number) for number in numbers)
 
 
-def seen(lost: Held, *, before: tuple[int, ...] = (), workers: int, survivors: int) -> LostAssignments:
-    """A look at the group: what each departed member had, and how many there are."""
-    return LostAssignments({member: tps(*had) for member, had in lost.items()}, tps(*before), workers, survivors)
-
-
 B_GONE = ScheduledRebalance(("b",), tps(2, 3), expected=3, due_ms=40_000)
-
-
-# --- lost, and how long -------------------------------------------------------------------------
-
-
-def test_nobody_departed() -> None:
-    """What is unassigned for another reason (a sync that failed, a member that fell behind) is given out at once."""
-    assert (
-        delayed_rebalance.schedule(ScheduledRebalance(), seen({}, workers=2, survivors=2), 10_000, DELAY_MS)
-        == ScheduledRebalance()
-    )
-
-
-def test_lost_with_a_delay_of_0() -> None:
-    """Reassigned at once (KAFKA-15693)."""
-    assert (
-        delayed_rebalance.schedule(ScheduledRebalance(), seen({"b": (2, 3)}, workers=2, survivors=2), 10_000, 0)
-        == ScheduledRebalance()
-    )
-
-
-def test_lost_starts_the_delay() -> None:
-    """Until then, or until the members are as many as they were."""
-    assert (
-        delayed_rebalance.schedule(ScheduledRebalance(), seen({"b": (2, 3)}, workers=2, survivors=2), 10_000, DELAY_MS)
-        == B_GONE
-    )
-
-
-def test_another_departs_inside_the_delay() -> None:
-    """The delay is not begun anew, and as many are waited for as there were before the first went."""
-    after = delayed_rebalance.schedule(
-        B_GONE, seen({"c": (4,)}, before=(2, 3), workers=1, survivors=1), 35_000, DELAY_MS
-    )
-    assert after == ScheduledRebalance(("b", "c"), tps(2, 3, 4), expected=3, due_ms=40_000)
-
-
-def test_one_comes_inside_the_delay_and_more_are_missing() -> None:
-    """It waits."""
-    scheduled = ScheduledRebalance(("b", "c"), tps(2, 3, 4), expected=3, due_ms=40_000)
-    assert (
-        delayed_rebalance.schedule(scheduled, seen({}, before=(2, 3, 4), workers=2, survivors=1), 39_999, DELAY_MS)
-        == scheduled
-    )
-
-
-def test_as_many_as_before_inside_the_delay() -> None:
-    """There is nobody left to wait for: the delay is over and reset."""
-    assert (
-        delayed_rebalance.schedule(B_GONE, seen({}, before=(2, 3), workers=3, survivors=2), 12_000, DELAY_MS)
-        == ScheduledRebalance()
-    )
-
-
-def test_replaced_before_the_departure_was_noticed() -> None:
-    """No delay at all."""
-    assert (
-        delayed_rebalance.schedule(ScheduledRebalance(), seen({"b": (2, 3)}, workers=3, survivors=2), 10_000, DELAY_MS)
-        == ScheduledRebalance()
-    )
-
-
-def test_the_delay_is_over() -> None:
-    """At its end, not a millisecond before, and then it is reset."""
-    look = seen({}, before=(2, 3), workers=2, survivors=2)
-    assert delayed_rebalance.schedule(B_GONE, look, 39_999, DELAY_MS) == B_GONE
-    assert delayed_rebalance.schedule(B_GONE, look, 40_000, DELAY_MS) == ScheduledRebalance()
-
-
-def test_nothing_of_the_lost_is_left() -> None:
-    """Its topics were deleted, or it is held again: nothing to wait for."""
-    assert (
-        delayed_rebalance.schedule(B_GONE, seen({}, workers=2, survivors=2), 12_000, DELAY_MS) == ScheduledRebalance()
-    )
 
 
 # --- consecutive revoking rounds ----------------------------------------------------------------
@@ -261,14 +178,28 @@ def test_at_the_end_of_the_delay_candidates_get_what_was_lost() -> None:
 
 
 def test_at_the_end_of_the_delay_the_others_get_what_was_lost_if_nobody_came() -> None:
-    """Evenly, and nothing else moves: so it is after a scale-in as well."""
+    """Evenly, not a millisecond before, and nothing else moves: so it is after a scale-in as well."""
     group = PartitionLeader(12)
     before = group.settle("a", "b", "c")
     del group.holds["c"]
     group.round(1_000)
+    assert group.round(30_999) == {"a": before["a"], "b": before["b"]}
     after = group.round(31_000)
     assert {m: len(numbers) for m, numbers in after.items()} == {"a": 6, "b": 6}
     assert all(set(before[m]) <= set(after[m]) for m in after)
+
+
+def test_a_second_departure_does_not_begin_the_delay_anew() -> None:
+    """And as many are waited for as there were before the first one; a delay of 0 waits for nobody (KAFKA-15693)."""
+    group = PartitionLeader(6)
+    before = group.settle("a", "b", "c")
+    for now_ms, lost in ((1_000, "b"), (2_000, "c")):
+        del group.holds[lost]
+        group.round(now_ms)
+    group.holds["d"] = ()
+    assert group.round(3_000) == {"a": before["a"], "d": ()}
+    assert delayed_rebalance.deadline(group.leader_state) == 31_000
+    assert sorted(map(len, group.round(4_000, delay_ms=0).values())) == [3, 3]
 
 
 def test_a_replacement_gets_what_was_lost_at_once_and_nothing_else_moves() -> None:
@@ -397,15 +328,6 @@ def test_topics_read_in_part_wait_in_part() -> None:
     del group.holds["b"]
     assert group.round(1_000) == {"a": before["a"]}
     assert sorted(group.round(31_000)["a"]) == [3, 7, 8]
-
-
-def test_an_assigned_topic_that_is_deleted_leaves_the_assignments() -> None:
-    """``assign`` names it still, but there is nothing to read any more."""
-    group = PartitionLeader(9)
-    group.only = {"t": [3, 7, 8]}
-    group.settle("a", "b")
-    group.topics = {}
-    assert group.round(1_000) == {"a": (), "b": ()}
 
 
 def test_racks_reach_the_assignor() -> None:
