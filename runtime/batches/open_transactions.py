@@ -22,8 +22,6 @@ from typing import Final, NamedTuple
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 STANDS_MS: Final = 5_000
-QUIET_MS: Final = 600_000
-"""After one warning, the next comes only after so long without a blocking transaction."""
 
 
 class BothEnds(NamedTuple):
@@ -47,7 +45,7 @@ class StableOffset:
     stable: int  # the LSO of the last answer
     since_ms: int  # the first answer of those in a row with this stable offset, below the end
     records: int  # between both by the last answer; 0: no transaction is open
-    stood_ms: int | None  # the last answer, if any, by which a transaction held the partition up
+    heard_ms: int  # the last answer
 
 
 TransactionTracks = Mapping[TopicPartition, StableOffset]
@@ -65,19 +63,12 @@ def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, Ope
     return {
         tp: OpenTransaction(track.records, (now_ms - track.since_ms) / 1000)
         for tp, track in tracks.items()
-        if track.stood_ms is not None and track.stood_ms >= track.since_ms and track.records
+        if track.records and track.heard_ms - track.since_ms >= STANDS_MS
     }
-
-
-def worth_warning(earlier: TransactionTracks, current: TransactionTracks, now_ms: int) -> list[TopicPartition]:
-    """The partitions that are blocked as of ``now_ms``, and were not within ``QUIET_MS`` before."""
-    recent = {tp for tp, track in earlier.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
-    return sorted(tp for tp, track in current.items() if track.stood_ms == now_ms and tp not in recent)
 
 
 def _next_track(track: StableOffset | None, answer: BothEnds, now_ms: int) -> StableOffset:
     records = max(answer.end - answer.stable, 0)
     unmoved = track is not None and records and track.records and track.stable == answer.stable
     since_ms = track.since_ms if track is not None and unmoved else now_ms
-    stood_ms = track.stood_ms if track is not None else None
-    return StableOffset(answer.stable, since_ms, records, now_ms if now_ms - since_ms >= STANDS_MS else stood_ms)
+    return StableOffset(answer.stable, since_ms, records, now_ms)

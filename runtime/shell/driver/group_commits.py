@@ -50,7 +50,7 @@ class GroupCommits:
     ) -> None:
         """``epochs``: under which leader epochs the logs had the offsets that are committed, as far as known."""
         self._options = options
-        self.membership = GroupMembership(options, log_ends.client, log_ends.topics, log_ends.doubt, epochs)
+        self.membership = GroupMembership(options, log_ends, epochs)
         self._counters: Counter[str] = Counter()
         self._durations = Histogram()
         self._committed_at: float | None = None

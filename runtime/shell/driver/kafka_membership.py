@@ -23,8 +23,8 @@ from sparkcohort.runtime.kafka.membership_state import Committed, MembershipConf
 from sparkcohort.runtime.kafka.run_epoch import MOST_TEXT, CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka import clients, errors
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.rpc.clock import now_ms
@@ -56,25 +56,17 @@ class GroupMembership:
     def __init__(
         self,
         options: SourceOptions,
-        client: ClusterClient,
-        topics: Callable[[], Mapping[str, int]],
-        doubted: Callable[[], None] = lambda: None,
+        log_ends: LogEnds,
         epochs: Callable[[], Mapping[TopicPartition, int]] = dict,
     ) -> None:
-        """``client`` describes the group.  ``topics`` returns the topics that are read, with their partition counts (``LogEnds.topics``).
-
-        ``doubted`` is called when the brokers contradict them (``LogEnds.doubt``).  ``epochs``: of the leaders whose logs had
-        the offsets to commit last, as far as known.
-        """
-        self._options = options
-        self._topics = topics
-        self._doubted, self._epochs = doubted, epochs
+        """``epochs``: of the leaders whose logs had the offsets to commit last, as far as known."""
+        self._options, self._log_ends, self._epochs = options, log_ends, epochs
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: librdkafka reports why no broker answers (no permission, say) between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
         self._rejoin_s = HEARTBEATS * options.heartbeat_interval_ms / 1000
         self._foreign_members = ForeignMembers(
-            client, options.group_id, options.group_instance_id, options.session_timeout_ms
+            log_ends.client, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         # The last event, used again while the topics are the same: every commit sends one.
@@ -180,10 +172,6 @@ class GroupMembership:
     def run_epoch(self) -> RunEpoch:
         """This run's number and generations, as Kafka has them."""
         return self._membership.reservation
-
-    def assigned(self) -> frozenset[TopicPartition]:
-        """What the real group has assigned to this member now."""
-        return self._membership.assigned or frozenset()
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
@@ -333,7 +321,7 @@ class GroupMembership:
 
     def _tell_topics(self) -> None:
         """The topics that are there, and the partitions of them that this query reads."""
-        topics, (last_topics, change) = self._topics(), self._last_topics
+        topics, (last_topics, change) = self._log_ends.topics(), self._last_topics
         if topics != last_topics:
             fixed = frozenset(self._options.subscription.partitions)
             existing = frozenset(
@@ -371,7 +359,7 @@ class GroupMembership:
                 if (failure := self._foreign_members.look(missing)) is not None:
                     self._fail(failure)
             case s.DoubtMetadata():
-                self._doubted()
+                self._log_ends.doubt()
             case s.ClientReplaced(silent_ms):
                 self.clients_replaced += 1
                 text = "group %s: no broker has answered for %.0f s, once more by a new client"
@@ -456,7 +444,7 @@ class GroupMembership:
         }
         standalone = self.state is MembershipState.STANDALONE
         consumer = clients.new_consumer(self._conf, self._on_error, **({} if standalone else member))
-        clients.connect(consumer, next(iter(self._topics()), None))
+        clients.connect(consumer, next(iter(self._log_ends.topics()), None))
         return consumer
 
     def _drop_client(self) -> None:

@@ -52,14 +52,12 @@ class LogEnds:
         self._listener: Callable[[], None] | None = None
         self._on_tick: Callable[[], None] | None = None
         self._changed = threading.Condition(threading.RLock())
-        self._ended = threading.Event()
         # What only the client's thread knows of.
         self._rounds = EndRounds(self.client, committed=self._committed_only)
         self._round: int | None = None  # up to which request for answers the round under way serves
         self._look: Future[Metadata] | None = None
         self._looked_at = 0.0
         self._served_by_look = 0  # the newest request for answers when metadata were looked at last
-        self._untold = False  # whether a change has not been passed to the listener yet
         # What the lock guards.
         self._doubted = self._started = self._closed = False
         self._requests = 0  # number of the newest request for answers
@@ -87,7 +85,6 @@ class LogEnds:
         """Stop asking; the client's thread ends by itself and closes its connections."""
         with self._changed:
             self._closed = True
-            self._ended.set()
             self._changed.notify_all()
         self.client.close()
 
@@ -240,9 +237,6 @@ class LogEnds:
         if self._look is not None and self._look.done():
             answer, self._look = self._look, None
             self._take_metadata(answer)
-        if self._untold and self._listener is not None:
-            self._listener()
-            self._untold = False
         if self._look is not None:
             return float("inf")
         wrong = self._requests > self._served_by_look and bool(self._reasons or self._layout.leaderless)
@@ -258,8 +252,8 @@ class LogEnds:
 
     def _take_metadata(self, answer: Future[Metadata]) -> None:
         try:
-            if self._apply(self._discovery.next_layout(answer.result())):
-                self._untold = True
+            if self._apply(self._discovery.next_layout(answer.result())) and self._listener is not None:
+                self._listener()
         except TransportError as error:
             log.debug("no metadata: %s", error)
         except CohortError as error:  # no permission any more
@@ -287,7 +281,8 @@ class LogEnds:
                 # Asking for ends is what makes the metadata thread look for a leader that has come back.
                 began = time.monotonic()
                 self.refresh(self._retry_s)
-                self._pause(max(began + self._retry_s - time.monotonic(), 0.0))
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, began + self._retry_s - time.monotonic())
             with self._changed:
                 if self._failure is not None:
                     raise self._failure
@@ -305,6 +300,3 @@ class LogEnds:
             "their brokers are down or cut off, or the partitions are gone",
             UNREACHABLE,
         )
-
-    def _pause(self, seconds: float) -> None:
-        self._ended.wait(seconds)

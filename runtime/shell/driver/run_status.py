@@ -48,7 +48,7 @@ class RunStatus:
         self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
         self.ages = RecordAgesWatch()
         committed_only = options.kafka.get("isolation.level") == "read_committed"
-        self._lookup = LogLookup(log_ends.client, log_ends if committed_only else None)
+        self._lookup = LogLookup(log_ends, committed_only=committed_only)
 
     def start(self) -> None:
         """Look for open transactions, where these hold the query up."""
@@ -69,7 +69,7 @@ class RunStatus:
         ``take_overs`` counts the drivers that gave way to this one, by how they did.
         """
         committed, snapshot = self._commits.committed(), self._ends_now()
-        self._lookup.want(self._log_ends.layout())
+        self._lookup.want()
         ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
         starts, transactions = self._lookup.starts(), self._lookup.open_transactions()
         membership = self._commits.membership

@@ -16,6 +16,7 @@ from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.calls import ALL, Calls, bare, called
+from tests.kit.join import assigned
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
@@ -70,7 +71,7 @@ def test_the_only_topic_is_deleted_on_the_way(broker: Broker, topic: str, how: s
         assert commits.failure() is None
         broker.admin.create_topic(topic, 2)
         wait_until(lambda: len(ends.refresh(0.5).ends) == 2, 60, "the topic to be back")
-        wait_until(lambda: len(commits.membership.assigned()) == 2, 60, "its partitions to be assigned")
+        wait_until(lambda: len(assigned(commits.membership)) == 2, 60, "its partitions to be assigned")
         commit(commits, {first: 5, second: 0})  # as before, but Kafka has forgotten that
         assert broker.admin.committed(f"{topic}-{how}") == {(topic, 0): 5, (topic, 1): 0}
 
@@ -93,7 +94,7 @@ def test_a_pattern_that_matches_nothing_yet(broker: Broker, topic: str) -> None:
         late = f"{topic}-late"
         broker.admin.create_topic(late)
         wait_until(lambda: ends.refresh(0.5).ends, 60, "the topic to be found")
-        wait_until(commits.membership.assigned, 60, "it to be assigned")
+        wait_until(lambda: assigned(commits.membership), 60, "it to be assigned")
         commit(commits, {TopicPartition(late, 0): 3})
         assert broker.admin.committed(topic) == {(late, 0): 3}
 

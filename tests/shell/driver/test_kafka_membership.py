@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -16,25 +16,19 @@ from sparkcohort.runtime.kafka.membership_state import Committed
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.join import join
+from tests.kit.join import assigned, join
+from tests.kit.join import member as unstarted
 from tests.kit.waiting import hold_for, wait_until
 
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
 
 
-@contextmanager
-def member(bootstrap: str, topic: str, partitions: int = 4, **more: str) -> Iterator[GroupMembership]:
+def member(bootstrap: str, topic: str, partitions: int = 4, **more: str) -> AbstractContextManager[GroupMembership]:
     """A membership, not started; its group is called as its topic."""
     named = {name.replace("__", "."): value for name, value in more.items()}
     options = {"kafka.bootstrap.servers": bootstrap, "group.id": topic, "subscribe": topic, **SESSION, **named}
-    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {topic: partitions})
-    try:
-        yield membership
-    finally:
-        membership.close()
+    return unstarted(options, **{topic: partitions})
 
 
 def everything(topic: str, partitions: int = 4, offset: int = 0) -> dict[TopicPartition, int]:
@@ -48,7 +42,7 @@ def test_it_owns_what_it_subscribes_to_and_commits_with_metadata(broker: Broker,
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
         join(membership, 20)
-        assert membership.assigned() == frozenset(everything(topic))
+        assert assigned(membership) == frozenset(everything(topic))
         assert membership.committed([first]) == {first: Committed(None, "")}
         assert membership.commit({first: (7, "text")}) == {first: 7}
         assert membership.committed([first]) == {first: Committed(7, "text")}
@@ -63,7 +57,7 @@ def test_it_never_fetches(broker: Broker, topic: str) -> None:
     with member(broker.bootstrap, topic) as membership:
         join(membership, 20)
         assert membership._client().assignment() == []
-        assert len(membership.assigned()) == 4
+        assert len(assigned(membership)) == 4
 
 
 def test_a_closed_membership_has_no_client(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,14 +108,13 @@ def test_a_newer_driver_takes_over_at_once(broker: Broker, topic: str) -> None:
             assert newer.failure() is None
 
 
-@contextmanager
 def reader(
     bootstrap: str, group: str, topics: Iterable[str], count: int = 1, /, **more: str
-) -> Iterator[GroupMembership]:
+) -> AbstractContextManager[GroupMembership]:
     """A membership of a query that reads these topics, of so many partitions each."""
-    with member(bootstrap, group, count, subscribe=",".join(topics), **more) as membership:
-        membership._topics = lambda: dict.fromkeys(topics, count)
-        yield membership
+    named = {name.replace("__", "."): value for name, value in more.items()}
+    options = {"kafka.bootstrap.servers": bootstrap, "group.id": group, "subscribe": ",".join(topics)}
+    return unstarted({**options, **SESSION, **named}, **dict.fromkeys(topics, count))
 
 
 LONG = {"session__timeout__ms": "90000", "heartbeat__interval__ms": "500"}
@@ -139,7 +132,7 @@ def test_a_changed_subscription_does_not_wait_for_the_last_run(
         older.reserve({TopicPartition(f"{topic}-{before[0]}", 0): 5})
     with reader(broker.bootstrap, topic, [f"{topic}-{letter}" for letter in after], **LONG) as newer:
         join(newer, 45)
-        assert newer.assigned() == {TopicPartition(f"{topic}-{letter}", 0) for letter in after}
+        assert assigned(newer) == {TopicPartition(f"{topic}-{letter}", 0) for letter in after}
         (shown,) = broker.admin.members(topic)
         assert shown.group_instance_id == newer._options.group_instance_id
 
@@ -163,7 +156,7 @@ def test_of_two_drivers_that_read_one_topic_the_newer_goes_on(broker: Broker, to
             assert failure is not None
             assert failure.error == "FENCED_INSTANCE_ID"
             older.close()
-            wait_until(lambda: newer.failure() or newer.assigned() == every, 30, "all partitions")
+            wait_until(lambda: newer.failure() or assigned(newer) == every, 30, "all partitions")
             assert newer.failure() is None
             assert newer.commit({first: (7, "")}) == {first: 7}
 
@@ -263,7 +256,7 @@ def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytes
         wait_until(lambda: "somebody" in caplog.text, 20, "the warning")
         hold_for(lambda: stranger.poll(0.1) is None and membership.failure() is None, 1.0, "no failure yet")
         stranger.close()
-        wait_until(lambda: len(membership.assigned()) == 4, 20, "all partitions again")
+        wait_until(lambda: len(assigned(membership)) == 4, 20, "all partitions again")
     told = [record.getMessage() for record in caplog.records if "somebody" in record.getMessage()]
     assert len(told) == 1
     assert "127.0.0.1" in told[0] and "45 s (session.timeout.ms)" in told[0] and "group.id of its own" in told[0]

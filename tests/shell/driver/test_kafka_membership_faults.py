@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,10 +19,9 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import CommitDelayed, GroupMembership
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.join import join
+from tests.kit.join import member as unstarted
 from tests.kit.mock import MockCluster
 from tests.kit.processes import freeze
 from tests.kit.waiting import hold_for, wait_until
@@ -38,16 +36,9 @@ def options_of(bootstrap: str, topic: str, **more: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": bootstrap, "group.id": topic, "subscribe": topic, **SESSION, **named}
 
 
-@contextmanager
-def member(options: dict[str, str], partitions: int = 4) -> Iterator[GroupMembership]:
-    """A membership, not started."""
-    membership = GroupMembership(
-        parse(options), ClusterClient(parse(options).kafka), lambda: {options["subscribe"]: partitions}
-    )
-    try:
-        yield membership
-    finally:
-        membership.close()
+def member(options: dict[str, str]) -> AbstractContextManager[GroupMembership]:
+    """A membership, not started, of a topic with four partitions."""
+    return unstarted(options, **{options["subscribe"]: 4})
 
 
 class Driver:

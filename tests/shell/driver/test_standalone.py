@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 from confluent_kafka import Consumer
@@ -13,24 +12,17 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
-from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.join import join
+from tests.kit.join import join, member
 from tests.kit.waiting import wait_until
 
 STANDALONE, MEMBER = MembershipState.STANDALONE, MembershipState.MEMBER
 
 
-@contextmanager
-def membership(broker: Broker, topic: str) -> Iterator[GroupMembership]:
+def membership(broker: Broker, topic: str) -> AbstractContextManager[GroupMembership]:
     """A membership, not started, in a group called as its topic."""
     options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
-    made = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {topic: 2})
-    try:
-        yield made
-    finally:
-        made.close()
+    return member(options, **{topic: 2})
 
 
 def at(topic: str, offset: int) -> dict[TopicPartition, int]:

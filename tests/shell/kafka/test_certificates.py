@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
-from tests.kit.join import join
+from tests.kit.join import join, membership_of
 from tests.kit.polled import complaint, fetching, first
 from tests.kit.produce import produce
 from tests.kit.record_sources import by_librdkafka
@@ -154,7 +154,7 @@ def test_protocols_and_suites(secure: Broker) -> None:
 
 def membership(given: SourceOptions) -> GroupMembership:
     """The driver's membership of the group, joined."""
-    made = GroupMembership(given, ClusterClient(given.kafka), lambda: {TP.topic: 1})
+    made = membership_of(given, {TP.topic: 1})
     join(made, 30)
     return made
 

@@ -11,16 +11,14 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import blocking_client, clients
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.events import Records
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.join import join
+from tests.kit.join import join, membership_of
 from tests.kit.polled import fetching, first, poll_for
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
@@ -137,7 +135,7 @@ def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: py
         "group.id": TP.topic,
         "subscribe": TP.topic,
     }
-    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {TP.topic: 1})
+    membership = membership_of(parse(options), {TP.topic: 1})
     try:
         join(membership, 30)
         secure.admin.add_users("SCRAM-SHA-256", {"bob": "another"})

@@ -15,15 +15,13 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership_state
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients, errors, tokens
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.join import join
+from tests.kit.join import join, membership_of
 from tests.kit.polled import fetching, read_to
 from tests.kit.produce import produce
 from tests.kit.record_sources import by_librdkafka
@@ -224,7 +222,7 @@ def test_a_driver_whose_provider_fails_for_good(broker: Broker, desk: Desk, monk
     """The membership goes on with the old token, then for as long as logins may be refused; its end says why."""
     monkeypatch.setattr(membership_state, "LOGIN_REFUSED_MS", 6_000)
     options = token_options(broker.at["SASL_PLAINTEXT"], desk) | {"group.id": TP.topic, "subscribe": TP.topic}
-    membership = GroupMembership(parse(options), ClusterClient(parse(options).kafka), lambda: {TP.topic: 1})
+    membership = membership_of(parse(options), {TP.topic: 1})
     try:
         join(membership, 30)
         desk.fails = "away for good"

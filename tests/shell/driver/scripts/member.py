@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
@@ -22,7 +23,10 @@ def main() -> None:
     """Join, reserve, obey."""
     options = parse(json.loads(sys.argv[1]))
     (topic,) = options.subscription.topics
-    membership = GroupMembership(options, ClusterClient(options.kafka), lambda: {topic: int(sys.argv[2])})
+    log_ends: Any = SimpleNamespace(
+        client=ClusterClient(options.kafka), topics=lambda: {topic: int(sys.argv[2])}, doubt=lambda: None
+    )
+    membership = GroupMembership(options, log_ends)
     membership.start(20)
     membership.join()
     membership.reserve({TopicPartition(topic, number): 0 for number in range(int(sys.argv[2]))})
