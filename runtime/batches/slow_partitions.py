@@ -16,7 +16,7 @@ the planned start limits nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp
 from typing import Final, NamedTuple
@@ -110,13 +110,6 @@ def limited(
 def reasons(ends: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int) -> dict[TopicPartition, str]:
     """Why partitions are late, in words."""
     return {tp: _reason(track, ends.get(tp), now_ms) for tp, track in late(tracks, now_ms).items()}
-
-
-def changed(
-    earlier: Collection[TopicPartition], current: Collection[TopicPartition]
-) -> tuple[list[TopicPartition], ...]:
-    """The partitions that became late, and those that are in time again."""
-    return sorted(set(current) - set(earlier)), sorted(set(earlier) - set(current))
 
 
 def _next_track(track: Track | None, progress: FetchProgress, now_ms: int) -> Track:

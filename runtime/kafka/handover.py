@@ -131,19 +131,13 @@ class HandoverView(Struct, frozen=True):
     records: tuple[HandoverRecord, ...]
 
 
-class ViewUnavailable(Struct, frozen=True):
-    """Kafka did not answer."""
-
-
-def step_asking(
-    side: AskingSide, event: HandoverView | ViewUnavailable, now_ms: int
-) -> tuple[AskingSide, HandoverRecord | None]:
-    """The asking after an event, and what it writes.  Total: an end stays as it is."""
+def step_asking(side: AskingSide, view: HandoverView | None, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
+    """The asking after a look, without a view where Kafka did not answer, and what it writes.  Total: an end stays as it is."""
     if side.state in ENDS:
         return side, None
     written: HandoverRecord | None = None
-    if isinstance(event, HandoverView):
-        side, written = _step_view(side, event, now_ms)
+    if view is not None:
+        side, written = _step_view(side, view, now_ms)
     else:
         side = replace(side, sign_ms=now_ms)  # where Kafka is away the other one can't give a sign
     if side.state in ENDS:
@@ -155,15 +149,15 @@ def step_asking(
     return replace(side, state=AskingState.SILENT), None
 
 
-def _step_view(side: AskingSide, event: HandoverView, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
-    newest = name_of(event.newest)
+def _step_view(side: AskingSide, view: HandoverView, now_ms: int) -> tuple[AskingSide, HandoverRecord | None]:
+    newest = name_of(view.newest)
     if newest.run == 0:
         return replace(side, state=AskingState.ABSENT), None
     question = HandoverRecord(HandoverAnswer.REQUESTED, side.request, *newest, side.host)
     if side.target != newest:
         # What stands for another asking driver is replaced: it ends when it reads that.
         return replace(side, state=AskingState.REQUESTED, target=newest, renewal=-1, sign_ms=now_ms), question
-    records = [r for r in event.records if r.target == newest and r.answer is not HandoverAnswer.FENCED]
+    records = [r for r in view.records if r.target == newest and r.answer is not HandoverAnswer.FENCED]
     record = next((record for record in records if record.request == side.request), None)
     if record is None:
         return (replace(side, state=AskingState.OVERTAKEN), None) if records else (side, question)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.streaming.reader import NO_LIMIT, CohortStreamReader
 from tests.kit.broker import Cluster
+from tests.kit.waiting import wait_until
 
 ALL = ReadMaxRows(NO_LIMIT)
 
@@ -54,6 +55,16 @@ class Calls:
             assert last == read.start, "slots have every offset once"
             found[read.partition] = (first, read.end)
         return found
+
+
+def next_of(call: Calls, start: dict[str, Any]) -> dict[str, Any]:
+    """The end of the next batch, when there is one."""
+
+    def found() -> dict[str, Any] | None:
+        end: dict[str, Any] = call("latestOffset", start, ALL)
+        return end if end != start else None
+
+    return wait_until(found, 60, "a batch")
 
 
 @contextmanager

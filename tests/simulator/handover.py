@@ -96,7 +96,7 @@ class DrawnHandover:
         if number in self.dead or asking.state in h.ENDS or self.now < asking.since_ms:
             return False
         records = () if self.record is None else (self.record,)
-        event = h.HandoverView(self.newest, records) if self.random.random() < self.looks else h.ViewUnavailable()
+        event = h.HandoverView(self.newest, records) if self.random.random() < self.looks else None
         self.asking[number], written = h.step_asking(asking, event, self.now)
         if written is not None and self.random.random() < 0.9:
             self.record = written

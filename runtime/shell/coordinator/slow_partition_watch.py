@@ -69,7 +69,7 @@ class SlowPartitionWatch:
     def _changes(self) -> frozenset[TopicPartition]:
         """The late partitions; changes are logged."""
         now = slow_partitions.reasons(self._ends, self._tracks, now_ms())
-        came, went = slow_partitions.changed(self._late, now.keys())
+        came, went = sorted(now.keys() - self._late), sorted(self._late - now.keys())
         if came:
             log.warning("%s: %s; batches take only what is fetched of them", names_of(came), now[came[0]])
         if went:

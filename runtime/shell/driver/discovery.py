@@ -93,7 +93,6 @@ class Discovery:
         self._members_have_racks = bool(options.client_rack or options.client_rack_env)
         self._racks: dict[int, str] = {}
         self._ids: dict[str, str] = {}
-        self._warned_of_ids = False
         self.in_doubt = False
         self._matched_once = False  # whether a pattern has been matched: one that finds nothing is logged once
 
@@ -202,11 +201,6 @@ class Discovery:
         """The topics' ids; as last known of those that this answer doesn't tell."""
         ids = {**self._ids, **topic_ids(metadata)}
         self._ids = {topic: ids[topic] for topic in sorted(topics) if topic in ids}
-        if len(self._ids) < len(topics) and not self._warned_of_ids:
-            self._warned_of_ids = True
-            log.warning(
-                "the topics' ids are not known; until they are, a recreated topic can't be told from the old one"
-            )
         return dict(self._ids)
 
     def _matching(self, metadata: Metadata) -> list[str]:

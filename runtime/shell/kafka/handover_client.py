@@ -169,7 +169,7 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
         except HandoverDelayed as error:
             log.log(level, "%s; it is tried again", error)
             level = logging.DEBUG
-            side, _ = machine.step_asking(side, machine.ViewUnavailable(), now_ms())
+            side, _ = machine.step_asking(side, None, now_ms())
         if side.state is not old_state:
             log.info("group %s: hand-over: %s -> %s", client.group_id, old_state, side.state)
         if side.state not in machine.ENDS:

@@ -10,21 +10,11 @@ import pytest
 from sparkcohort.runtime.kafka.cluster_messages import EpochEnd, EpochEndsQuestion
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from tests.kit.broker import Broker, Cluster
-from tests.kit.calls import ALL, Calls, bare, called
+from tests.kit.calls import ALL, Calls, bare, called, next_of
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
 LOST = ("fails", "passes", "restarted")
-
-
-def next_of(call: Calls, start: dict[str, Any]) -> dict[str, Any]:
-    """The end of the next batch, when there is one."""
-
-    def found() -> dict[str, Any] | None:
-        end: dict[str, Any] = call("latestOffset", start, ALL)
-        return end if end != start else None
-
-    return wait_until(found, 60, "a batch")
 
 
 def led_by(cluster: Cluster, topic: str, leader: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.calls import ALL, Calls, bare, called
+from tests.kit.calls import ALL, bare, called, next_of
 from tests.kit.join import assigned
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
@@ -113,12 +112,7 @@ def test_what_is_gone_is_no_start_any_more_while_a_batch_is_held_back(
         at = call("latestOffset", start, ALL)
         call("partitions", start, at)
         broker.admin.delete_topic(other)
-        end = wait_until(lambda: _unlike(call, at), 30, "the topic to be left out")
+        end = next_of(call, at)
         assert bare(end) == {topic: {"0": 10}}
         assert call("latestOffset", end, ALL) == end
         assert caplog.text.count("KAFKA_DATA_LOSS.PARTITIONS_DELETED") == 1
-
-
-def _unlike(call: Calls, start: dict[str, Any]) -> dict[str, Any] | None:
-    end: dict[str, Any] = call("latestOffset", start, ALL)
-    return None if end == start else end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,7 +18,7 @@ from sparkcohort.runtime.shell.kafka import clients
 from tests.kit.broker import Broker
 from tests.kit.join import assigned, join
 from tests.kit.join import member as unstarted
-from tests.kit.waiting import hold_for, wait_until
+from tests.kit.waiting import wait_until
 
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
 
@@ -37,27 +36,19 @@ def everything(topic: str, partitions: int = 4, offset: int = 0) -> dict[TopicPa
 
 
 def test_it_owns_what_it_subscribes_to_and_commits_with_metadata(broker: Broker, topic: str) -> None:
-    """A joined member is assigned all partitions; its commits, with their metadata, are what Kafka shows."""
+    """A joined member is assigned all partitions, of which it fetches none; its commits, with metadata, are what Kafka shows."""
     broker.admin.create_topic(topic, 4)
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
         join(membership, 20)
         assert assigned(membership) == frozenset(everything(topic))
+        assert membership._client().assignment() == []
         assert membership.committed([first]) == {first: Committed(None, "")}
         assert membership.commit({first: (7, "text")}) == {first: 7}
         assert membership.committed([first]) == {first: Committed(7, "text")}
         assert broker.admin.committed(topic) == {(topic, 0): 7}
         (shown,) = broker.admin.members(topic)
         assert shown.group_instance_id.startswith("cohort-")
-
-
-def test_it_never_fetches(broker: Broker, topic: str) -> None:
-    """The membership has no assignment as far as the client is concerned: nothing can be fetched."""
-    broker.admin.create_topic(topic, 4)
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        assert membership._client().assignment() == []
-        assert len(assigned(membership)) == 4
 
 
 def test_a_closed_membership_has_no_client(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,27 +76,6 @@ def test_a_closed_membership_has_no_client(broker: Broker, topic: str, monkeypat
         assert made == ["new", "gone", "new", "gone"]
     finally:
         gc.enable()
-
-
-def test_a_newer_driver_takes_over_at_once(broker: Broker, topic: str) -> None:
-    """The newer run joins in well under a session timeout; the older one fails for good and says why."""
-    broker.admin.create_topic(topic, 4)
-    with member(broker.bootstrap, topic, session__timeout__ms="60000") as older:
-        join(older, 20)
-        older.reserve(everything(topic))
-        with member(broker.bootstrap, topic, session__timeout__ms="60000") as newer:
-            began = time.monotonic()
-            join(newer, 20)
-            newer.reserve(everything(topic))
-            assert time.monotonic() - began < 30
-            failure = wait_until(older.failure, 10, "the older driver's failure")
-            assert failure is not None
-            assert failure.error == "FENCED_INSTANCE_ID"
-            assert "run 2" in str(failure)
-            with pytest.raises(CohortError, match="FENCED_INSTANCE_ID"):
-                older.commit({TopicPartition(topic, 0): (99, "")})
-            assert newer.commit({TopicPartition(topic, 0): (1, "")}) == {TopicPartition(topic, 0): 1}
-            assert newer.failure() is None
 
 
 def reader(
@@ -199,8 +169,8 @@ def test_a_driver_that_cannot_be_taken_out_is_named(
     assert f"driver {gone}) stays in it until its session.timeout.ms is over" in caplog.text
 
 
-def test_a_stranger_is_named(broker: Broker, topic: str) -> None:
-    """An ordinary consumer in the group ends the query about when a session timeout is over, by client id and host."""
+def test_a_stranger_is_named(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An ordinary consumer in the group is told of at once, and ends the query about when a session timeout is over."""
     broker.admin.create_topic(topic, 4)
     conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
     with member(broker.bootstrap, topic) as membership:
@@ -212,6 +182,9 @@ def test_a_stranger_is_named(broker: Broker, topic: str) -> None:
         failure = wait_until(lambda: stranger.poll(0.1) is None and membership.failure(), 30, "a failure")
         assert "somebody" in str(failure)
         assert "127.0.0.1" in str(failure)
+        assert membership.foreign_members() == {"found": 1, "present": 1}
+    (told,) = [record.getMessage() for record in caplog.records if "has joined group" in record.getMessage()]
+    assert "127.0.0.1" in told and "3 s (session.timeout.ms)" in told and "group.id of its own" in told
 
 
 def test_commits_are_retried_over_a_rebalance(broker: Broker, topic: str) -> None:
@@ -240,23 +213,3 @@ def test_closing_keeps_the_static_member(broker: Broker, topic: str) -> None:
     with member(broker.bootstrap, topic, session__timeout__ms="30000") as membership:
         join(membership, 20)
     assert [shown.group_instance_id for shown in broker.admin.members(topic)] == [membership._options.group_instance_id]
-
-
-def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Before its session's time, 45 s, is over: a warning that names client id and host, once, and a counter."""
-    broker.admin.create_topic(topic, 4)
-    conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
-    with member(broker.bootstrap, topic, session__timeout__ms="45000") as membership:
-        join(membership, 20)
-        assert membership.foreign_members() == {"found": 0, "present": 0}
-        stranger = Consumer(conf | {"partition.assignment.strategy": "range,roundrobin"})
-        stranger.subscribe([topic])
-        wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 30, "the stranger's assignment")
-        wait_until(lambda: stranger.poll(0.1) is None and membership.foreign_members()["present"], 20, "it to be told")
-        wait_until(lambda: "somebody" in caplog.text, 20, "the warning")
-        hold_for(lambda: stranger.poll(0.1) is None and membership.failure() is None, 1.0, "no failure yet")
-        stranger.close()
-        wait_until(lambda: len(assigned(membership)) == 4, 20, "all partitions again")
-    told = [record.getMessage() for record in caplog.records if "somebody" in record.getMessage()]
-    assert len(told) == 1
-    assert "127.0.0.1" in told[0] and "45 s (session.timeout.ms)" in told[0] and "group.id of its own" in told[0]

@@ -16,7 +16,7 @@ from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
-from tests.kit.calls import ALL, Calls, bare, called
+from tests.kit.calls import ALL, Calls, bare, called, next_of
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
@@ -143,16 +143,6 @@ def test_what_an_agent_has_of_the_old_topic_is_none_of_the_new_one(broker: Broke
 
 
 # --- the driver --------------------------------------------------------------------------------------
-
-
-def next_of(call: Calls, start: dict[str, Any]) -> dict[str, Any]:
-    """The end of the next batch, when there is one."""
-
-    def found() -> dict[str, Any] | None:
-        end: dict[str, Any] = call("latestOffset", start, ALL)
-        return end if end != start else None
-
-    return wait_until(found, 30, "a batch")
 
 
 def often(broker: Broker, topic: str, **more: str) -> AbstractContextManager[Calls]:

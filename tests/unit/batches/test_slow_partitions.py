@@ -13,7 +13,6 @@ from sparkcohort.runtime.batches.slow_partitions import (
     FetchProgress,
     Track,
     after_report,
-    changed,
     late,
     limited,
     reasons,
@@ -121,11 +120,6 @@ def test_old_log_ends_say_nothing_of_quiet() -> None:
     for now in range(STEP_MS, 2 * QUIET_MS, STEP_MS):
         tracks = after_report(tracks, {A: FetchProgress(1_000, 0)}, now, ENDS, fresh=False)
     assert set(late(tracks, 2 * QUIET_MS - STEP_MS)) == {A}
-
-
-def test_changes_are_told_by_name() -> None:
-    """Who came, who went, in order."""
-    assert changed([A, C], [D, A, B]) == ([B, D], [C])
 
 
 WAITS = st.dictionaries(st.sampled_from([A, B, C, D]), st.floats(0, 20_000))

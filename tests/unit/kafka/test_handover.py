@@ -85,8 +85,8 @@ def test_who_asks(
 
 def test_an_end_stays() -> None:
     """Whatever is seen after it."""
-    events: tuple[h.HandoverView | h.ViewUnavailable, ...] = (
-        h.ViewUnavailable(),
+    events: tuple[h.HandoverView | None, ...] = (
+        None,
         looked(ASK),
         looked(newest=NO_RECORD),
     )
@@ -105,10 +105,10 @@ def test_patience() -> None:
         late = h.step_asking(heard, looked(replace(CONFIRMED, renewal=number)), at + h.SIGN_MS)[0]
         assert late.state is AskingState.SILENT
         asked = heard
-    away = h.step_asking(asked, h.ViewUnavailable(), 59_000)[0]  # Kafka was: the other one could give no sign
+    away = h.step_asking(asked, None, 59_000)[0]  # Kafka was: the other one could give no sign
     assert h.step_asking(away, looked(replace(CONFIRMED, renewal=number)), 59_999)[0].state is AskingState.REQUESTED
     assert h.step_asking(away, looked(replace(CONFIRMED, renewal=99)), 60_000)[0].state is AskingState.TIMED_OUT
-    assert h.step_asking(asking(AskingState.LOOKING), h.ViewUnavailable(), 60_000)[0].state is AskingState.TIMED_OUT
+    assert h.step_asking(asking(AskingState.LOOKING), None, 60_000)[0].state is AskingState.TIMED_OUT
 
 
 EVENTS: tuple[h.HandoverRecord | h.RunningEvent, ...] = (OTHER, *h.RunningEvent)
