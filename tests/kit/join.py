@@ -9,6 +9,7 @@ from typing import Any
 
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
@@ -17,7 +18,8 @@ from tests.kit.waiting import wait_until
 
 def membership_of(options: SourceOptions, counts: Mapping[str, int]) -> GroupMembership:
     """Not started; the topics have so many partitions."""
-    log_ends: Any = SimpleNamespace(client=ClusterClient(options.kafka), topics=lambda: counts, doubt=lambda: None)
+    layout = Layout({TopicPartition(topic, number): 1 for topic, count in counts.items() for number in range(count)})
+    log_ends: Any = SimpleNamespace(client=ClusterClient(options.kafka), layout=lambda: layout, doubt=lambda: None)
     return GroupMembership(options, log_ends)
 
 

@@ -46,7 +46,6 @@ class ReachabilityWatch:
         members: Callable[[], Mapping[str, MemberInfo]],
         on_change: Callable[[str], None],
     ) -> None:
-        """No member is barred."""
         self._probe, self._members, self._on_change = probe, members, on_change
         self._lock, self._probing = threading.Lock(), threading.Lock()
         self._barred: reachability.Barred = {}

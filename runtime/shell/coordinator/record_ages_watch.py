@@ -20,7 +20,6 @@ class RecordAgesWatch:
     """All methods may be called from any thread."""
 
     def __init__(self) -> None:
-        """No record is known."""
         self._lock = threading.Lock()
         self._times = RecordAges()
 

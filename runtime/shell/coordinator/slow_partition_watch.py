@@ -27,7 +27,6 @@ class SlowPartitionWatch:
     """All methods may be called from any thread."""
 
     def __init__(self) -> None:
-        """No partition is late."""
         self._lock = threading.Lock()
         self._tracks: slow_partitions.Tracks = {}
         self._ends: Offsets = {}

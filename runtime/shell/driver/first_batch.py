@@ -33,7 +33,6 @@ class FirstBatch:
     """What one run knows of batch 0, until that is committed; called from one thread."""
 
     def __init__(self, options: SourceOptions, log_ends: LogEnds, membership: GroupMembership) -> None:
-        """Nothing is asked."""
         self._options = options
         self._log_ends = log_ends
         self._membership = membership
@@ -42,7 +41,7 @@ class FirstBatch:
         self._pin = options.initial_hash()
         self._plan = ""
         self.pinned = False
-        """Whether the group's offsets are the start of batch 0."""
+        """Whether the group's offsets are the start of batch 0: a commit replaces them."""
 
     def start(self) -> Offsets:
         """Where a query starts that has no batch yet: as pinned, or as the options say.  Changes nothing."""
@@ -94,10 +93,6 @@ class FirstBatch:
     def current(self) -> tuple[str, str]:
         """Pin and plan as the group has them."""
         return (self._pin, self._plan) if self.pinned else ("", "")
-
-    def drop_pin(self) -> None:
-        """Forget the pin: a commit has replaced it."""
-        self.pinned = False
 
     def plan(self, start: Offsets, end: Offsets, ids: Ids, entering: Offsets, timeout_s: float) -> Offsets:
         """Have the group remember that batch 0 ends at ``end``, before Spark hears of it; returns what was committed.

@@ -249,7 +249,7 @@ class GroupCommits:
             return
         with self._changed:
             self._next_commit = 0.0
-            self.first.drop_pin()
+            self.first.pinned = False
             self._flushed = target
             # What has come meanwhile has been due for no longer than this commit took.
             self._due_since = None if self._target == target else time.monotonic()

@@ -99,7 +99,6 @@ class HandoverWatch:
     """Watches for a driver that asks, and stops planning once asked; methods may be called from any thread."""
 
     def __init__(self, client: HandoverClient, run: RunName, commits: GroupCommits) -> None:
-        """Nothing is asked yet."""
         self._client, self._run, self._commits = client, run, commits
         self._fenced_runs: frozenset[str] = frozenset()  # by this run, as they say
         self._farewell_over = False  # the successor has its record, or can't get one

@@ -69,8 +69,6 @@ class GroupMembership:
             log_ends.client, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
-        # The last event, used again while the topics are the same: every commit sends one.
-        self._last_topics: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
         config = MembershipConfig(
             options.group_id,
@@ -321,15 +319,8 @@ class GroupMembership:
 
     def _tell_topics(self) -> None:
         """The topics that are there, and the partitions of them that this query reads."""
-        topics, (last_topics, change) = self._log_ends.topics(), self._last_topics
-        if topics != last_topics:
-            fixed = frozenset(self._options.subscription.partitions)
-            existing = frozenset(
-                TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)
-            )
-            change = s.TopicsChanged(tuple(sorted(topics)), existing & fixed if fixed else existing)
-            self._last_topics = topics, change
-        self._feed(change)
+        layout = self._log_ends.layout()
+        self._feed(s.TopicsChanged(tuple(sorted(layout.counts)), layout.partitions))
 
     # --- actions ---------------------------------------------------------------------------------------
 
@@ -444,7 +435,7 @@ class GroupMembership:
         }
         standalone = self.state is MembershipState.STANDALONE
         consumer = clients.new_consumer(self._conf, self._on_error, **({} if standalone else member))
-        clients.connect(consumer, next(iter(self._log_ends.topics()), None))
+        clients.connect(consumer, next(iter(self._log_ends.layout().counts), None))
         return consumer
 
     def _drop_client(self) -> None:

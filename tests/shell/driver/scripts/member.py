@@ -14,6 +14,7 @@ from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.parse import parse
@@ -23,13 +24,13 @@ def main() -> None:
     """Join, reserve, obey."""
     options = parse(json.loads(sys.argv[1]))
     (topic,) = options.subscription.topics
-    log_ends: Any = SimpleNamespace(
-        client=ClusterClient(options.kafka), topics=lambda: {topic: int(sys.argv[2])}, doubt=lambda: None
-    )
+    partitions = [TopicPartition(topic, number) for number in range(int(sys.argv[2]))]
+    layout = Layout(dict.fromkeys(partitions, 1))
+    log_ends: Any = SimpleNamespace(client=ClusterClient(options.kafka), layout=lambda: layout, doubt=lambda: None)
     membership = GroupMembership(options, log_ends)
     membership.start(20)
     membership.join()
-    membership.reserve({TopicPartition(topic, number): 0 for number in range(int(sys.argv[2]))})
+    membership.reserve(dict.fromkeys(partitions, 0))
     _say(membership)
     for line in sys.stdin:
         words = line.split()
