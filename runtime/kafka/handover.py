@@ -75,6 +75,9 @@ class HandoverRecord(Struct, frozen=True, rename={"answer": "handover"}):
         return RunName(self.run, self.id)
 
 
+_DECODER = msgspec.json.Decoder(HandoverRecord)  # made at import: see ``wire_types``
+
+
 def name_of(record: CommitMetadata) -> RunName:
     """The run that wrote a commit."""
     return RunName(record.run, record.id)
@@ -88,7 +91,7 @@ def encode_handover(record: HandoverRecord) -> str:
 def decode_handover(text: str) -> HandoverRecord | None:
     """The record in a metadata text; None for any other text."""
     try:
-        return msgspec.json.decode(text, type=HandoverRecord)
+        return _DECODER.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 

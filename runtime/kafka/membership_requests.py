@@ -72,13 +72,13 @@ class MembershipContext:
     def answer(self, result: object) -> None:
         """The request is done."""
         if self.membership.pending is not None:
-            self.actions.append(s.Answer(self.membership.pending.request.request, result))
+            self.actions.append(s.MembershipAnswer(self.membership.pending.request.request, result))
             self.change(pending=None)
 
     def answer_later(self, reason: str) -> None:
         """The request, if there is one, may be made again."""
         if self.membership.pending is not None:
-            self.actions.append(s.Answer(self.membership.pending.request.request, later=reason))
+            self.actions.append(s.MembershipAnswer(self.membership.pending.request.request, later=reason))
             self.change(pending=None)
 
 
@@ -108,7 +108,7 @@ def refuse(context: MembershipContext, event: MembershipRequest) -> None:
     """Answer a request under a membership that has ended: with the error that ended it, if there is one."""
     context.change(pending=None)
     error = context.membership.failure
-    context.actions.append(s.Answer(event.request, later="the membership has ended", error=error))
+    context.actions.append(s.MembershipAnswer(event.request, later="the membership has ended", error=error))
 
 
 def _begin(context: MembershipContext, event: MembershipRequest) -> None:

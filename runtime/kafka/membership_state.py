@@ -300,7 +300,7 @@ class Warn(Struct, frozen=True):
     text: str
 
 
-class Answer(Struct, frozen=True):
+class MembershipAnswer(Struct, frozen=True):
     """The request is done, with ``result``; or can't be done: ``later`` says why not now, ``error`` why never."""
 
     request: int
@@ -310,5 +310,12 @@ class Answer(Struct, frozen=True):
 
 
 MembershipAction: TypeAlias = (
-    Subscribe | FetchOffsets | CommitOffsets | LookForForeignMembers | DoubtMetadata | ClientReplaced | Warn | Answer
+    Subscribe
+    | FetchOffsets
+    | CommitOffsets
+    | LookForForeignMembers
+    | DoubtMetadata
+    | ClientReplaced
+    | Warn
+    | MembershipAnswer
 )

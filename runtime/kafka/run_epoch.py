@@ -57,6 +57,7 @@ class CommitMetadata(Struct, frozen=True, order=True, omit_defaults=True, rename
 
 
 NO_RECORD = CommitMetadata()
+_DECODER = msgspec.json.Decoder(CommitMetadata)  # made at import: see ``wire_types``
 
 
 def encode(record: CommitMetadata) -> str:
@@ -72,7 +73,7 @@ def decode(text: str) -> CommitMetadata:
     if '"cohort":' not in text or len(text) >= MAX_BYTES:
         return NO_RECORD
     try:
-        record = msgspec.json.decode(text, type=CommitMetadata)
+        record = _DECODER.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return NO_RECORD
     return replace(record, host=printable(record.host, MOST_TEXT))

@@ -172,11 +172,11 @@ class MembershipWorld:
                 return f"replaces a client that was silent for {silent_ms} ms"
             case s.Warn(text):
                 return f"warns: {text}"
-            case s.Answer(request, _, _, CohortError() as error):
+            case s.MembershipAnswer(request, _, _, CohortError() as error):
                 return f"  request {request} fails: {error.error or error}"
-            case s.Answer(request, result, ""):
+            case s.MembershipAnswer(request, result, ""):
                 return f"  request {request} is done: {_shown(result)}"
-            case s.Answer(request, _, reason):
+            case s.MembershipAnswer(request, _, reason):
                 return f"  request {request} is to be made again: {reason}"
 
 

@@ -83,7 +83,7 @@ class GroupMembership:
         self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
         self._asking = threading.Lock()  # the machine has one request at a time
         self._requests = 0
-        self._answer: s.Answer | None = None  # to the last request
+        self._answer: s.MembershipAnswer | None = None  # to the last request
         self._failure: CohortError | None = None
         self._closing = False
         self._files = ChangedFiles(options.kafka)  # another client, where they have changed and this one
@@ -244,7 +244,7 @@ class GroupMembership:
             state = self.state
             self._await(lambda: self.state is not state, RETRY_S)  # noqa: B023  called in this round only
 
-    def _try(self, request: Callable[[int], s.MembershipRequest], timeout_s: float) -> s.Answer | None:
+    def _try(self, request: Callable[[int], s.MembershipRequest], timeout_s: float) -> s.MembershipAnswer | None:
         """The machine's answer to a request; None where it has none in time."""
         self._check()
         if not self._asking.acquire(timeout=timeout_s):
@@ -305,7 +305,7 @@ class GroupMembership:
         with self._changed:
             old = self._membership
             new, actions = machine.step(old, event, now_ms())
-            answers = [each for each in actions if isinstance(each, s.Answer)]
+            answers = [each for each in actions if isinstance(each, s.MembershipAnswer)]
             answer = next((each for each in answers if each.request == self._requests), self._answer)
             pending_actions = (*self._actions, *(each for each in actions if each not in answers))
             # In one go: an error in between would lose an action that the machine waits for.

@@ -53,10 +53,13 @@ def test_the_pure_parts_reach_nothing_but_pure_parts_and_arithmetic(graph: grimp
     assert not wrong
 
 
+RECORDS = {f"sparkcohort.runtime.{name}" for name in ("group.journal", "kafka.run_epoch", "kafka.handover")}
+
+
 def test_only_the_protocol_describes_messages() -> None:
     """Of the pure parts: what is sent and how it is checked stands in one room; others have msgspec's frozen values.
 
-    But for the journal, which is to the group's records what that room is to messages.
+    But for the journal, and for what stands in Kafka's commits: they are to records what that room is to messages.
     """
     wrong, messages = set(), 0
     for path in sorted((ROOT / "runtime").rglob("*.py")):
@@ -67,7 +70,7 @@ def test_only_the_protocol_describes_messages() -> None:
             )
             names |= {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
             taken = {name for name in names if name.partition(".")[0] == "msgspec"}
-            if module.startswith("sparkcohort.runtime.protocol.") or module == "sparkcohort.runtime.group.journal":
+            if module.startswith("sparkcohort.runtime.protocol.") or module in RECORDS:
                 messages += len(taken)
             elif taken - VALUES:
                 wrong.add((module, *taken))

@@ -192,7 +192,7 @@ def check(before: Membership, event: s.MembershipEvent, after: Membership, actio
         assert before.state is JOINING
         assert type(event) in (s.OffsetsFetched, s.TimePassed)
         assert isinstance(event, s.OffsetsFetched) or not after.partitions
-    assert len([each for each in actions if isinstance(each, s.Answer) and not each.later]) <= 1
+    assert len([each for each in actions if isinstance(each, s.MembershipAnswer) and not each.later]) <= 1
 
 
 # --- totality -------------------------------------------------------------------------------------------
@@ -229,12 +229,12 @@ def test_whatever_ends_a_membership_answers_who_waits(name: str) -> None:
         before = WORLDS[name]().membership
         assert before.pending is not None and before.pending.call is not None
         after, actions = step(before, event, 2_000_000)
-        (answer,) = (each for each in actions if isinstance(each, s.Answer))
+        (answer,) = (each for each in actions if isinstance(each, s.MembershipAnswer))
         assert answer.later
         assert answer.request == before.pending.request.request
         assert after.pending is None
         late = s.CommitAnswered(before.pending.call, {TP: 5})
-        assert not [each for each in step(after, late, 2_000_000)[1] if isinstance(each, s.Answer)]
+        assert not [each for each in step(after, late, 2_000_000)[1] if isinstance(each, s.MembershipAnswer)]
 
 
 # --- whatever happens -----------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_each_request_is_answered_once(happening: list[tuple[type, int, int]]) -
         before = membership
         membership, actions = step(before, event, now_ms)
         check(before, event, membership, actions)
-        answered.update(each.request for each in actions if isinstance(each, s.Answer))
+        answered.update(each.request for each in actions if isinstance(each, s.MembershipAnswer))
     assert answered == Counter(range(1, asked + 1))
 
 
@@ -375,7 +375,7 @@ def test_what_kafka_took_beside_an_error_is_known() -> None:
     """Some partitions are committed, one is not: the request is made again, and does not undo what was taken."""
     world = waiting(lambda world: world.commit({TP: 5, TopicPartition("orders", 1): 5}))()
     after, (answer,) = step(world.membership, s.CommitAnswered(world.membership.calls, {TP: 5}, (), "busy"), 2_000_000)
-    assert isinstance(answer, s.Answer) and answer.later == "busy"
+    assert isinstance(answer, s.MembershipAnswer) and answer.later == "busy"
     assert after.committed[TP] == 5
 
 
