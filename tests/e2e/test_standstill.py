@@ -26,7 +26,7 @@ LIMIT_S = 120.0
 def test_an_open_transaction_is_told_of(
     broker: Broker, topic: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With lag 0: beside the table and in it as JSON, as two figures, until the transaction ends."""
+    """With lag 0: beside the table and in it as JSON, as two figures, as one warning, until the transaction ends."""
     broker.admin.create_topic(topic, 2)
     produce(broker.bootstrap, topic, 20, partitions=2)
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
@@ -37,6 +37,7 @@ def test_an_open_transaction_is_told_of(
         query.wait_for_no_lag()
         client = open_transaction(broker.bootstrap, topic, 10, 17, partition=1)
         produce(broker.bootstrap, topic, 6, partitions=2, first=10)
+        query.wait(lambda: "open transactions hold" in app.driver.log(), LIMIT_S, "a warning that nobody asked for")
         query.wait(lambda: asked("describe", topic)[2], LIMIT_S, "the line")
         _, rows, said = asked("describe", topic)
         assert f"{topic}-1 held by open transactions: 10 records wait, for " in said
@@ -52,6 +53,8 @@ def test_an_open_transaction_is_told_of(
         assert query.wait_for_no_lag()["partitions"][1]["current_offset"] > 17
         assert asked("describe", topic)[2] == ""
         query.stop()
+        log = app.driver.log()
+    assert log.count("kafka-transactions find-hanging") == 1, log
 
 
 @pytest.mark.timeout(400)

@@ -16,12 +16,13 @@ from sparkcohort.runtime.batches import open_transactions
 from sparkcohort.runtime.batches.open_transactions import BothEnds, OpenTransaction
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.list_offsets import ask_leaders
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.rpc.clock import now_ms
 from sparkcohort.runtime.shell.rpc.threads import in_context
+from sparkcohort.runtime.text import counted
 
 log = logging.getLogger("sparkcohort.log_lookup")
 
@@ -41,6 +42,7 @@ class LogLookup:
         self._wanted = False
         self._starts: Offsets = {}
         self._tracks: open_transactions.TransactionTracks = {}
+        self._warned: set[TopicPartition] = set()  # of an open transaction, once a run each
         self._due = 0.0
         self._is_looking = self._closed = False
 
@@ -96,7 +98,7 @@ class LogLookup:
             self._end_round()
 
     def _compare_ends(self) -> None:
-        """Look whether transactions are open."""
+        """Look whether transactions are open, and warn of those that stay so."""
         layout, answer = self._log_ends.layout(), self._log_ends.snapshot().answer
         # Uncommitted ends come first: a stable end that is younger lies below one only where a transaction is open.
         ends = self._ask(layout, LATEST)
@@ -108,6 +110,16 @@ class LogLookup:
         both_ends = {tp: BothEnds(snapshot.ends[tp], ends[tp]) for tp in fresh}
         tracks = {tp: track for tp, track in self._tracks.items() if tp in layout.leaders}
         self._tracks = open_transactions.after_round(tracks, both_ends, now_ms())
+        standing = self.open_transactions()
+        if late := sorted(standing.keys() - self._warned):
+            self._warned |= standing.keys()
+            log.warning(
+                "%s: open transactions hold %s up, for %.0f s by now, as isolation.level is read_committed; "
+                "kafka-transactions find-hanging names their producers",
+                names_of(late),
+                counted(sum(standing[tp].records for tp in late), "record"),
+                max(standing[tp].seconds for tp in late),
+            )
 
     def _ask(self, layout: Layout, spec: int) -> dict[TopicPartition, int]:
         """Kafka's ListOffsets with EARLIEST or LATEST; a silent broker costs the others nothing but time."""

@@ -26,8 +26,10 @@ def test_where_logs_start(broker: Broker, topic: str) -> None:
         wait_until(lambda: lookup.starts() == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 0}, 30, "starts")
 
 
-def test_an_open_transaction_is_found(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to ask: what waits behind it, and for how long; and it is over when the transaction is."""
+def test_an_open_transaction_is_told_of(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has to ask: what waits behind it, for how long, and one warning; and it is over when the transaction is."""
     monkeypatch.setattr(log_lookup, "GAP_S", 0.2)
     monkeypatch.setattr(open_transactions, "STANDS_MS", 1_000)
     broker.admin.create_topic(topic, 2)
@@ -49,3 +51,6 @@ def test_an_open_transaction_is_found(broker: Broker, topic: str, monkeypatch: p
             wait_until(lambda: not lookup.open_transactions(), 60, "its end")
         finally:
             lookup.close()
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "sparkcohort.log_lookup"]
+    assert warning.startswith(f"{topic}-1: open transactions hold ")
+    assert "kafka-transactions find-hanging" in warning
