@@ -116,9 +116,7 @@ def _admit(group: Group, request: p.Request) -> Verdict:
     match request:
         case p.JoinGroup():
             return joins.admit(group, request)
-        case p.SyncGroup():
-            return requests.admit_sync(group, request)
-        case p.Heartbeat(member_id, instance_id, generation):
+        case p.SyncGroup(member_id, instance_id, generation) | p.Heartbeat(member_id, instance_id, generation):
             return gate(group, instance_id, member_id, generation)
         case p.OffsetCommit(member_id, instance_id):
             return gate(group, instance_id, member_id, None)

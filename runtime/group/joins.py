@@ -49,16 +49,11 @@ def _has_room(group: Group, request: p.JoinGroup) -> bool:
 
 
 def _check_protocols(group: Group, request: p.JoinGroup) -> Verdict:
-    """A protocol type and, with members present, the same one and a protocol that all of them support."""
-    if not request.protocol_type or not request.protocols:
-        return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a join names a protocol type and at least one protocol")
-    expected = group.protocol_type if group.members else group.config.protocol_type
-    if request.protocol_type != expected:
-        message = f"the group's protocol type is {expected}, not {request.protocol_type}"
-        return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
-    offered = [protocol.name for protocol in request.protocols]
-    if group.members and not any(group.supporters.get(name) == len(group.members) for name in offered):
-        message = f"no member could use any of {', '.join(offered)} with the others"
+    """A protocol and, with members present, one that all of them support."""
+    if not request.protocols:
+        return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a join names at least one protocol")
+    if group.members and not any(group.supporters.get(name) == len(group.members) for name in request.protocols):
+        message = f"no member could use any of {', '.join(request.protocols)} with the others"
         return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
     return PASS
 
@@ -72,7 +67,8 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
     # Overtaken by a later join of the member: its list of owned partitions is older than the group's.
     if 0 < request.attempt <= member.attempt:
         return Input.JOIN_LATE
-    if member.protocols != request.protocols or partition_ownership.has_lost(group, request.member_id):
+    same = (member.protocols, member.subscription) == (request.protocols, request.subscription)
+    if not same or partition_ownership.has_lost(group, request.member_id):
         return Input.JOIN_CHANGED
     return Input.JOIN_LEADER if request.member_id == group.leader else Input.JOIN_SAME
 
@@ -81,8 +77,12 @@ def _classify_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input
     returned = _member(request, old_id)
     updated = r.MemberUpdated(returned).apply(group)
     is_same = rebalance.choose_protocol(updated) == group.protocol_name
-    is_same = is_same and partition_ownership.same_subscription(group, group.members[old_id], returned)
+    is_same = is_same and _wants_same(group.members[old_id], returned)
     return Input.TAKEOVER if is_same else Input.TAKEOVER_CHANGED
+
+
+def _wants_same(old: GroupMember, new: GroupMember) -> bool:
+    return set(old.subscription.topics) == set(new.subscription.topics)
 
 
 def refuse_join(context: StepContext, correlation: int, request: p.JoinGroup, verdict: Verdict) -> None:
@@ -124,11 +124,12 @@ def _cause(old_group: Group, new_group: Group, member_id: str, request: p.JoinGr
     """Why a member rejoins: by what its join changed, not by the reason that it states."""
     old, new = old_group.members[member_id], new_group.members[member_id]
     if not request.reason:
-        return Cause.LEADER_REJOINED if old.protocols == new.protocols else Cause.METADATA_CHANGED
+        same = (old.protocols, old.subscription) == (new.protocols, new.subscription)
+        return Cause.LEADER_REJOINED if same else Cause.METADATA_CHANGED
     released = old_group.owned.get(member_id, {}).keys() - new_group.owned.get(member_id, {}).keys()
     if released - partition_ownership.assigned(old_group, member_id):
         return Cause.FOLLOW_UP  # KIP-429: what it was no longer assigned is revoked, and can be given on
-    if not partition_ownership.same_subscription(old_group, old, new):
+    if not _wants_same(old, new):
         return Cause.SUBSCRIPTION_CHANGED
     return Cause.MEMBER_REJOINED
 
@@ -171,7 +172,7 @@ def take_over_and_start(context: StepContext, correlation: int, request: p.JoinG
 
 def _add(context: StepContext, correlation: int, request: p.JoinGroup) -> str:
     member_id = _new_id(context, request)
-    context.record(r.MemberAdded(_member(request, member_id), request.protocol_type))
+    context.record(r.MemberAdded(_member(request, member_id)))
     limit_ms = context.now_ms + context.group.config.new_member_join_timeout_ms
     context.record(r.JoinParked(member_id, correlation, limit_ms))
     return member_id
@@ -216,6 +217,7 @@ def _member(request: p.JoinGroup, member_id: str) -> GroupMember:
         request.session_timeout_ms,
         timeout_ms if timeout_ms > 0 else request.session_timeout_ms,  # as joins without one (Kafka: version 0)
         request.protocols,
+        request.subscription,
         request.attempt,
     )
 

@@ -2,8 +2,7 @@
 
 Kafka's coordinator doesn't look into assignments.  This one does, and keeps one owner
 per partition at any time: what the leader gives to another member is not granted while its owner has it, that is until
-the next join of the owner no longer claims it, or the owner is gone.  Bytes that can't be read name no partitions, as in
-Kafka, where an unparsable subscription is no error of the coordinator.
+the next join of the owner no longer claims it, or the owner is gone.
 """
 
 from __future__ import annotations
@@ -11,12 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.protocol.consumer_protocol import (
-    MalformedConsumerProtocol,
-    assigned_partitions,
-    claimed_partitions,
-    decode_subscription,
-)
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.group.context import StepContext
@@ -36,7 +29,7 @@ def holdings(group: Group) -> dict[str, tuple[TopicPartition, ...]]:
 
 def assigned(group: Group, member_id: str) -> frozenset[TopicPartition]:
     """What the stored assignment gives to a member."""
-    return assigned_partitions(group.assignments.get(member_id, b""))
+    return frozenset(group.assignments.get(member_id, ()))
 
 
 def assign(context: StepContext, *member_ids: str) -> None:
@@ -63,25 +56,11 @@ def has_lost(group: Group, member_id: str) -> bool:
     """
     generations = group.owned.get(member_id, {})
     older = {tp for tp, generation in generations.items() if generation < group.generation}
-    return bool(older) and not older <= _claims(group.members[member_id])
+    return not older <= set(group.members[member_id].subscription.owned)
 
 
 def revoke_unclaimed(context: StepContext, member: GroupMember) -> None:
     """A member that joins again owns no more than it claims."""
     owned = context.group.owned.get(member.member_id, {})
-    if owned and (revoked := tuple(sorted(owned.keys() - _claims(member)))):
+    if revoked := tuple(sorted(owned.keys() - set(member.subscription.owned))):
         context.record(r.PartitionsRevoked(member.member_id, revoked))
-
-
-def same_subscription(group: Group, old: GroupMember, new: GroupMember) -> bool:
-    """Whether two members ask for the same under the group's protocol; bytes that can't be read are compared as such."""
-    first, second = old.metadata(group.protocol_name), new.metadata(group.protocol_name)
-    try:
-        return first == second or decode_subscription(first).topics == decode_subscription(second).topics
-    except MalformedConsumerProtocol:
-        return False
-
-
-def _claims(member: GroupMember) -> frozenset[TopicPartition]:
-    """What a member says it still holds, under any of the protocols that it offers."""
-    return frozenset().union(*(claimed_partitions(data) for data in {p.metadata for p in member.protocols}))

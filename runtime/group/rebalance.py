@@ -111,30 +111,19 @@ def choose_protocol(group: Group) -> str:
     A tie goes to the one voted for first, in joining order.
     """
     candidates = {name for name, count in group.supporters.items() if count == len(group.members)}
-    votes = Counter(
-        next(protocol.name for protocol in member.protocols if protocol.name in candidates)
-        for member in group.members.values()
-    )
+    votes = Counter(next(name for name in member.protocols if name in candidates) for member in group.members.values())
     return votes.most_common(1)[0][0]
 
 
 def join_reply(group: Group, member_id: str) -> p.JoinGroupReply:
-    """The answer to a join: the current generation, with the members' metadata for the leader."""
-    members: tuple[p.JoinedMember, ...] = ()
-    if member_id == group.leader:
-        members = tuple(
-            p.JoinedMember(m.member_id, m.group_instance_id, m.metadata(group.protocol_name))
-            for m in group.members.values()
-        )
-    return p.JoinGroupReply(
-        ErrorCode.NONE,
-        group.generation,
-        group.protocol_type,
-        group.protocol_name,
-        group.leader,
-        member_id,
-        members,
-    )
+    """The answer to a join: the current generation, with all members for the leader."""
+    members = joined_members(group) if member_id == group.leader else ()
+    return p.JoinGroupReply(ErrorCode.NONE, group.generation, group.protocol_name, group.leader, member_id, members)
+
+
+def joined_members(group: Group) -> tuple[p.JoinedMember, ...]:
+    """The members as their leader sees them."""
+    return tuple(p.JoinedMember(m.member_id, m.group_instance_id, m.subscription) for m in group.members.values())
 
 
 def answer_syncs(context: StepContext, error: ErrorCode) -> None:
@@ -150,8 +139,7 @@ def answer_syncs(context: StepContext, error: ErrorCode) -> None:
 
 def sync_reply(group: Group, member_id: str) -> p.SyncGroupReply:
     """The answer to a sync: the member's stored assignment."""
-    assignment = group.assignments.get(member_id, b"")
-    return p.SyncGroupReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, assignment)
+    return p.SyncGroupReply(ErrorCode.NONE, group.assignments.get(member_id, ()))
 
 
 def remove(context: StepContext, member_id: str, reason: str) -> None:

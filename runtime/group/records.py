@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from sparkcohort.runtime.group.state import EMPTY, Group, GroupConfig, GroupMember, JoinPhase, Position
 from sparkcohort.runtime.group.table import LEGAL_PREVIOUS, GroupState
+from sparkcohort.runtime.protocol.messages import Assignments
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 FORMER_MEMBERS = 64  # enough to tell a zombie why it is one, bounded whatever the churn
@@ -42,10 +43,9 @@ class GroupRecord(Struct, frozen=True, array_like=True, tag=True):
 
 
 class MemberAdded(GroupRecord, frozen=True):
-    """A newcomer is a member now; the first one decides the group's protocol type."""
+    """A newcomer is a member now."""
 
     member: GroupMember
-    protocol_type: str
 
     def _change(self, group: Group) -> Group:
         member = self.member
@@ -54,7 +54,6 @@ class MemberAdded(GroupRecord, frozen=True):
             members={**group.members, member.member_id: member},
             instances={**group.instances, member.group_instance_id: member.member_id},
             supporters=_supporters(group, None, member),
-            protocol_type=group.protocol_type if group.members else self.protocol_type,
             leader=group.leader or member.member_id,
             serial=group.serial + 1,
         )
@@ -264,7 +263,7 @@ class Emptied(GroupRecord, frozen=True):
 class AssignmentStored(GroupRecord, frozen=True):
     """The leader's assignment of this generation is in force."""
 
-    assignments: tuple[tuple[str, bytes], ...]
+    assignments: Assignments
 
     def _change(self, group: Group) -> Group:
         return replace(group, state=_next_state(group, GroupState.STABLE), assignments=dict(self.assignments))
@@ -376,8 +375,8 @@ def _next_state(group: Group, state: GroupState) -> GroupState:
 
 
 def _supporters(group: Group, old: GroupMember | None, new: GroupMember | None) -> Mapping[str, int]:
-    old_names = {p.name for p in old.protocols} if old else set()
-    new_names = {p.name for p in new.protocols} if new else set()
+    old_names = set(old.protocols) if old else set()
+    new_names = set(new.protocols) if new else set()
     if old_names == new_names:
         return group.supporters
     counts = dict(group.supporters)

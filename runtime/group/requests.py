@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkcohort.runtime.group import offsets, partition_ownership, rebalance
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
+from sparkcohort.runtime.group.fencing import PASS, gate
 from sparkcohort.runtime.group.table import GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
@@ -16,20 +16,6 @@ from sparkcohort.runtime.protocol.reasons import NO_REASON, REASON_LENGTH, Cause
 if TYPE_CHECKING:
     from sparkcohort.runtime.group.context import StepContext
     from sparkcohort.runtime.group.state import Group
-
-
-def admit_sync(group: Group, request: p.SyncGroup) -> Verdict:
-    """The gate, and that the member means the protocol that was chosen (KIP-559)."""
-    verdict = gate(group, request.group_instance_id, request.member_id, request.generation)
-    if verdict is not PASS:
-        return verdict
-    for requested, actual in (
-        (request.protocol_type, group.protocol_type),
-        (request.protocol_name, group.protocol_name),
-    ):
-        if requested is not None and actual and requested != actual:  # before the first generation none is chosen
-            return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group uses {actual}, not {requested}")
-    return PASS
 
 
 def park_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
@@ -43,7 +29,7 @@ def store_assignment(context: StepContext, correlation: int, request: p.SyncGrou
     """The leader's assignment comes into force: parked syncs are answered, the rebalance is over."""
     park_sync(context, correlation, request)
     assignments = dict(request.assignments)
-    context.record(r.AssignmentStored(tuple((m, assignments.get(m, b"")) for m in context.group.members)))
+    context.record(r.AssignmentStored(tuple((m, assignments.get(m, ())) for m in context.group.members)))
     partition_ownership.assign(context, *context.group.members)
     rebalance.answer_syncs(context, ErrorCode.NONE)
     _end_rebalance(context)

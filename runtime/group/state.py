@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from sparkcohort.runtime.group.table import GroupState
-from sparkcohort.runtime.protocol.messages import Protocol
+from sparkcohort.runtime.protocol.messages import Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
 
@@ -23,7 +23,6 @@ class GroupConfig(Struct, frozen=True):
     """What a group is set up with; times in ms (Kafka: ``group.*`` broker settings)."""
 
     group_id: str
-    protocol_type: str = "consumer"
     min_session_timeout_ms: int = 1
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2**31 - 1
@@ -33,7 +32,7 @@ class GroupConfig(Struct, frozen=True):
 
 
 class GroupMember(Struct, frozen=True):
-    """One member as the group knows it; ``attempt`` is that of its last join."""
+    """One member as the group knows it; ``attempt`` is that of its last join, ``protocols`` are assignors that it offers."""
 
     member_id: str
     group_instance_id: str
@@ -41,12 +40,9 @@ class GroupMember(Struct, frozen=True):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[str, ...]
+    subscription: Subscription
     attempt: int = 0
-
-    def metadata(self, protocol_name: str) -> bytes:
-        """The member's metadata for one protocol; empty when it does not offer it."""
-        return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
 
 
 class JoinPhase(Struct, frozen=True):
@@ -74,7 +70,6 @@ class Group(Struct, frozen=True):
     config: GroupConfig
     state: GroupState = GroupState.EMPTY  # changes as ``LEGAL_PREVIOUS`` says, but for a new coordinator
     generation: int = 0  # never falls; rises by one when a join phase ends
-    protocol_type: str = ""  # the first member's; all others have the same
     protocol_name: str = ""  # one that all members of this generation support; "" before the first, and when empty
     leader: str = ""  # a member, if there is any: the first in joining order unless another was elected
     members: Mapping[str, GroupMember] = EMPTY  # by id, in joining order
@@ -88,7 +83,7 @@ class Group(Struct, frozen=True):
     # Of each member that isn't parked; a newcomer has both:
     sessions: Mapping[str, int] = EMPTY
     rebalance: JoinPhase | None = None  # from the first join or loss until the leader's assignment is stored
-    assignments: Mapping[str, bytes] = EMPTY  # the leader's; none if it gave none
+    assignments: Mapping[str, tuple[TopicPartition, ...]] = EMPTY  # the leader's; none if it gave none
     # By member, since which generation; no partition has two owners:
     owned: Mapping[str, Mapping[TopicPartition, int]] = EMPTY
     # As a rebalance ended:

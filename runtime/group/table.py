@@ -160,10 +160,9 @@ DIFFERENCES: Mapping[str, Difference] = {
         "The group doesn't grow by it.",
     ),
     "one group": Difference(
-        "Requests name their group: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, COORDINATOR_LOAD_IN_PROGRESS are possible; an "
-        "empty group takes members of any protocol type.",
-        "A coordinator has one group, of one protocol type, and serves no request before it has it. Another type is "
-        "INCONSISTENT_GROUP_PROTOCOL in an empty group too.",
+        "Requests name their group and its protocol type: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, COORDINATOR_LOAD_IN_PROGRESS "
+        "are possible, as is INCONSISTENT_GROUP_PROTOCOL for another type.",
+        "A coordinator has one group, of consumers, and serves no request before it has it.",
         "The port, its certificates and its token belong to one run of one query.",
     ),
     "failover": Difference(
@@ -226,8 +225,8 @@ DIFFERENCES: Mapping[str, Difference] = {
         "It knows the topics, the plans and the loads. It ends with the group, so no other member has to take over.",
     ),
     "bounds of a join": Difference(
-        "Metadata is taken as it comes, within the broker's size of a request and group.max.size.",
-        "Protocols beyond the group's and what can't be owned are left out of a join; one that can't be read at all is "
+        "Metadata are bytes that the coordinator doesn't read (ConsumerProtocol), within the broker's size of a request.",
+        "They are fields with bounds. Protocols beyond the group's are left out of a join; one whose names can't be printed is "
         "refused, and its member is removed (as by KIP-345's removal of members).",
         "One member that has gone mad must not break the assignor for all others.",
     ),

@@ -1,8 +1,8 @@
 """Checks what a member states before the group, its leader or an assignor reads it.
 
 The group's own state says which partitions a member has: what a member claims never adds to that, whatever generation it
-states.  What it states of its process is dropped and logged if it can't be true.  A member whose join can't be read at all, or
-whose name can't be printed, is refused and removed.  So one member that sends invalid requests costs the others nothing.
+states.  A member one of whose names can't be printed is refused and removed; the bounds of all else are the messages'.  So one
+member that sends invalid requests costs the others nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import Final
 from msgspec import Struct
 
 from sparkcohort.runtime.group.state import GroupMember
-from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 
 MOST_MEMBERS: Final = 10_000
 """Members of a group, the driver's own apart (Kafka: group.max.size)."""
-MOST_NAME: Final = calls.MAX_NAME
+MOST_NAME: Final = p.MAX_NAME
 
 
 class MemberInfo(Struct, frozen=True):
@@ -55,25 +53,24 @@ def log_text(words: str, most: int = MOST_NAME) -> str:
 
 def check_join(request: p.JoinGroup, assignors: Collection[str], rebalance_timeout_ms: int) -> p.JoinGroup:
     """A join as the group takes it: with the group's assignors and within its time-out.  Raises Refusal."""
+    process = request.subscription.process
     for part, name in (
         ("client id", request.client_id),
         ("host", request.client_host),
         ("instance id", request.group_instance_id),
+        ("rack", request.subscription.rack),
+        ("executor id", process.executor),
+        ("process's host", process.host),
+        ("address", process.address),
     ):
         if log_text(name) != name:
             problem = f"its {part} has more than {MOST_NAME} characters, or one that can't be printed"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    offered = {protocol.name: protocol for protocol in reversed(request.protocols) if protocol.name in assignors}
-    for metadata in {protocol.metadata for protocol in offered.values()}:
-        try:
-            decode_subscription(metadata)
-        except MalformedConsumerProtocol as error:
-            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-    # Without a known assignor the group refuses it, by this name.
-    unknown = tuple(p.Protocol(log_text(name), b"") for name, _ in request.protocols[:1])
+    offered = tuple(dict.fromkeys(name for name in request.protocols if name in assignors))
     return p.changed(
         request,
-        protocols=tuple(reversed(offered.values())) or unknown,
+        protocols=offered
+        or tuple(map(log_text, request.protocols[:1])),  # an unknown one, which the group refuses by name
         rebalance_timeout_ms=min(request.rebalance_timeout_ms, rebalance_timeout_ms),
         reason=log_text(request.reason),
     )
@@ -88,19 +85,15 @@ def removal(join: p.JoinGroup, refusal: Refusal) -> p.LeaveGroup:
     return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, reason),))
 
 
-def read_member_info(member: GroupMember) -> tuple[MemberInfo, str]:
-    """What a member states of itself, and what is wrong with it: then nothing of it counts."""
-    subscription = decode_subscription(member.protocols[0].metadata)
-    complaint = ""
-    try:
-        stated = calls.decode(subscription.user_data or b"{}", calls.ProcessInfo)
-    except calls.CallError as error:
-        stated, complaint = calls.ProcessInfo(), f"its user data can't be true: {error}"[:MOST_NAME]
-    names = (stated.executor, stated.host, stated.address, subscription.rack or "")
-    if any(log_text(name) != name for name in names):
-        return MemberInfo(member.member_id, "?", member.client_host, 1, 0, ""), "a name of it can't be printed"
-    host = stated.host or member.client_host
-    info = MemberInfo(
-        member.member_id, stated.executor, host, stated.cores, stated.pid, stated.address, subscription.rack
+def member_info(member: GroupMember) -> MemberInfo:
+    """A member that has joined, by what it states of itself."""
+    subscription, process = member.subscription, member.subscription.process
+    return MemberInfo(
+        member.member_id,
+        process.executor,
+        process.host or member.client_host,
+        process.cores,
+        process.pid,
+        process.address,
+        subscription.rack or None,
     )
-    return info, complaint

@@ -11,6 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
 from sparkcohort.runtime.kafka.fetch_messages import (
@@ -20,6 +21,7 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     NO_TAGS,
     VERSIONS,
     Cursor,
+    MalformedResponse,
     Metadata,
     Node,
     best_version,
@@ -29,7 +31,6 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     metadata_request,
     response_body,
 )
-from sparkcohort.runtime.protocol.consumer_protocol import assigned_partitions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 T = TypeVar("T")
@@ -261,6 +262,21 @@ def _member(body: Cursor) -> DescribedMember:
     assignment = body.blob()
     body.tags()
     return DescribedMember(member_id, instance_id, client_id, host, assigned_partitions(assignment))
+
+
+def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition]:
+    """The partitions of ``ConsumerProtocolAssignment``; none for bytes that can't be read, as those of another type of group."""
+    body = Cursor(assignment, 0, len(assignment), flexible=False)
+    try:
+        body.skip(2)  # its version: later ones only append
+        return frozenset(chain.from_iterable(body.array(_assigned)))
+    except MalformedResponse:
+        return frozenset()
+
+
+def _assigned(body: Cursor) -> list[TopicPartition]:
+    topic = body.text()
+    return [TopicPartition(topic, number) for (number,) in body.array(lambda body: body.unpack(_INT))]
 
 
 @dataclass(frozen=True, slots=True)

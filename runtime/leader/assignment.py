@@ -1,7 +1,6 @@
 """What the leader of a group does between JoinGroup and SyncGroup: run the assignor that the members voted for.
 
-The leader decodes the members' subscriptions and returns one assignment for each member, both as the bytes that
-JoinGroup and SyncGroup carry (Kafka: ConsumerCoordinator.onLeaderElected).
+It makes one assignment for each member of their subscriptions (Kafka: ConsumerCoordinator.onLeaderElected).
 
 Two safeguards hold whatever the assignor.  A partition that another member may still be reading is held back until
 the follow-up round, so even ``range`` moves partitions without a stop of the world.  An answer that isn't
@@ -26,28 +25,16 @@ from sparkcohort.assignors.api import NO_RACKS, Assignment, Partition, Racks, su
 from sparkcohort.assignors.solver import revocation
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed, pack
-from sparkcohort.assignors.solver.space import NO_MEMBER, Ints, distinct, give_to_least
+from sparkcohort.assignors.solver.space import NO_MEMBER, give_to_least
 from sparkcohort.runtime.leader.reachable_assignment import without_barred
-from sparkcohort.runtime.protocol.consumer_protocol import (
-    AssignmentWriter,
-    MalformedConsumerProtocol,
-    Subscription,
-    decode_subscription,
-    encode_assignment,
-)
-from sparkcohort.runtime.protocol.messages import NO_GENERATION, JoinedMember
+from sparkcohort.runtime.protocol.messages import NO_GENERATION, Assignments, JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-__all__ = ["InvalidAssignment", "JoinedMember", "assign_free", "keep_owned", "plan", "subscriptions"]
-
 Owned: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
-Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
 Subscriptions: TypeAlias = Mapping[str, MemberSubscription]
 Barred: TypeAlias = Mapping[str, Collection[Partition]]
 NO_BARS: Barred = MappingProxyType({})
-_BLOCK: Final = 1 << 14
 MOST_WORDS: Final = 500
-WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
 
 
 class InvalidAssignment(ValueError):
@@ -62,10 +49,7 @@ class GroupAssignment(NamedTuple):
 
 
 def subscriptions(members: Sequence[JoinedMember], owned: Owned) -> dict[str, MemberSubscription]:
-    """What each member wants, by its metadata, and holds, by the coordinator's own knowledge (``owned``).
-
-    One whose metadata can't be read wants nothing.
-    """
+    """What each member wants, by its subscription, and holds, by the coordinator's own knowledge (``owned``)."""
     return {joined.member_id: _subscription(joined, owned.get(joined.member_id, {})) for joined in members}
 
 
@@ -92,9 +76,8 @@ def plan(
     arguments = assignor_input(members, topics, subset=subset, racks=racks)
     packed, ownership = run_assignor(assignor, protocol_name, *arguments)
     target, revokes = revocation.adjust_for_generation(without_barred(packed, ownership, barred), ownership)
-    layout = _layout(target)
-    del ownership, packed, target  # large, and writing takes as much again
-    return GroupAssignment(_encode(layout, subset), revokes)
+    del ownership, packed  # large, as what follows is
+    return GroupAssignment(_assignments(target, subset), revokes)
 
 
 def run_assignor(
@@ -231,7 +214,7 @@ def assign_free(
     new_bars = {
         name: set(partitions) - set(members[name].owned) for name, partitions in barred.items() if name in members
     }
-    return _encode(_layout(without_barred(Packed(space, member), ownership, new_bars)))
+    return _assignments(without_barred(Packed(space, member), ownership, new_bars), {})
 
 
 def _existing_part(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
@@ -245,7 +228,7 @@ def _existing_part(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]
 
 def keep_owned(members: Sequence[JoinedMember], owned: Owned) -> Assignments:
     """The assignments in which nothing moves, for when ``plan`` raised."""
-    return tuple((joined.member_id, encode_assignment(owned.get(joined.member_id, ()))) for joined in members)
+    return tuple((joined.member_id, tuple(sorted(owned.get(joined.member_id, ())))) for joined in members)
 
 
 def _renumbered(
@@ -263,19 +246,15 @@ def _renumbered(
 
 
 def _subscription(joined: JoinedMember, generations: Mapping[TopicPartition, int]) -> MemberSubscription:
-    try:
-        subscription = decode_subscription(joined.metadata)
-    except MalformedConsumerProtocol:
-        subscription = Subscription()
     owned = tuple(sorted(generations))
     # In the order of ``owned``, so that the two can be read side by side.
     acquisitions: dict[Partition, int] = {tp: generations[tp] for tp in owned}
     return MemberSubscription(
-        topics=subscription.topics,
+        topics=joined.subscription.topics,
         owned=owned,
         generation=max(generations.values(), default=NO_GENERATION),
         instance_id=joined.group_instance_id,
-        rack=subscription.rack,
+        rack=joined.subscription.rack or None,
         since=acquisitions,
     )
 
@@ -305,44 +284,13 @@ def _problem(
     return ""
 
 
-class _SortedAssignment(NamedTuple):
-    """An assignment in order: the places of all members one after the other, and where each one's begin.
-
-    Of the space only what writing needs: the rest is given back before.
-    """
-
-    ids: Sequence[str]
-    topics: Sequence[str]
-    base: Ints
-    topic: Ints
-    places: Ints
-    starts: Ints
-
-
-def _layout(packed: Packed) -> _SortedAssignment:
-    space = packed.space
-    return _SortedAssignment(space.ids, space.topics, space.base, space.topic, *packed.sorted)
-
-
-def _encode(layout: _SortedAssignment, subset: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
-    """Each member's bytes; in blocks, which stay in the processor's cache."""
-    places, starts = layout.places, layout.starts
-    number = _numbers(layout, subset) if subset else None
-    writer = AssignmentWriter(layout.topics)
-    encoded: list[bytes] = []
-    cuts = np.searchsorted(starts, np.arange(0, len(places), _BLOCK))
-    for first, end in pairwise(distinct(np.concatenate(([0], cuts, [len(starts) - 1]))).tolist()):
-        member_places = places[starts[first] : starts[end]]
-        topic = layout.topic[member_places]
-        numbers = member_places - layout.base[topic] if number is None else number[member_places]
-        encoded += writer.write(topic, numbers, starts[first : end + 1] - starts[first])
-    return tuple(zip(layout.ids, encoded, strict=True))
-
-
-def _numbers(layout: _SortedAssignment, subset: Mapping[str, Sequence[int]]) -> Ints:
-    """The number in Kafka of each place."""
-    number = np.arange(len(layout.topic)) - layout.base[layout.topic]
-    for position, topic in enumerate(layout.topics):
-        if topic in subset:
-            number[layout.base[position] : layout.base[position + 1]] = subset[topic]
-    return number
+def _assignments(packed: Packed, subset: Mapping[str, Sequence[int]]) -> Assignments:
+    """Each member's partitions, by their numbers in Kafka."""
+    space, (places, starts) = packed.space, packed.sorted
+    number = space.number
+    for topic, numbers in subset.items():
+        number[space.span(topic)] = numbers
+    topics = map(space.topics.__getitem__, space.topic[places].tolist())
+    partitions = tuple(map(TopicPartition._make, zip(topics, number[places].tolist(), strict=True)))
+    bounds = zip(space.ids, pairwise(starts.tolist()), strict=True)
+    return tuple((name, partitions[first:end]) for name, (first, end) in bounds)

@@ -26,7 +26,7 @@ from functools import partial
 from sparkcohort.assignors import ASSIGNORS, Assignor, Racks
 from sparkcohort.runtime.leader import assignment
 from sparkcohort.runtime.leader.imbalance import Balance
-from sparkcohort.runtime.protocol.messages import JoinedMember
+from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason
 
@@ -98,7 +98,7 @@ def lead(
     now_ms: int,
     max_delay_ms: int,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
-) -> tuple[assignment.Assignments, LeaderState]:
+) -> tuple[Assignments, LeaderState]:
     """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``record_failure``)."""
     members = assignment.subscriptions(round_.members, round_.owned)
     assign_free = partial(assignment.assign_free, members, round_.topics, subset=round_.subset, barred=round_.barred)

@@ -52,7 +52,6 @@ from sparkcohort.runtime.member.state import (
     is_overtaken,
 )
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -86,7 +85,6 @@ __all__ = [
     "step",
 ]
 
-PROTOCOL_TYPE = "consumer"
 _ANY_GENERATION = 2**31  # rejoin whatever generation the outstanding request ends in
 _NOTHING_OUTSTANDING = frozenset({MemberState.STABLE, MemberState.COMPUTING})  # nor a revocation to finish first
 _MEMBERSHIP_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
@@ -168,15 +166,7 @@ def _join(context: _MemberStep, reason: str) -> None:
         state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None
     )
     member, config = context.member, context.member.config
-    metadata = encode_subscription(
-        Subscription(
-            config.topics,
-            config.user_data or None,
-            tuple(sorted(member.owned)),
-            member.generation,
-            config.rack or None,
-        )
-    )
+    owned = tuple(sorted(member.owned))
     context.send(
         p.JoinGroup(
             member.member_id,
@@ -185,8 +175,8 @@ def _join(context: _MemberStep, reason: str) -> None:
             config.client_host,
             config.session_timeout_ms,
             config.rebalance_timeout_ms,
-            PROTOCOL_TYPE,
-            tuple(p.Protocol(name, metadata) for name in config.assignors),
+            config.assignors,
+            p.Subscription(config.topics, owned, member.generation, config.rack, config.process),
             reason,
             joins,
         )
@@ -206,7 +196,7 @@ def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
     context.change(
         member_id=reply.member_id,
         generation=reply.generation,
-        protocol_name=reply.protocol_name or "",
+        protocol_name=reply.protocol_name,
         leads=reply.leader == reply.member_id,
         heartbeat_due_ms=context.now_ms + context.member.config.heartbeat_interval_ms,
         outstanding=None,
@@ -229,19 +219,10 @@ def _computed(context: _MemberStep, event: AssignmentComputed) -> None:
         _sync(context, event.assignments)
 
 
-def _sync(context: _MemberStep, assignments: tuple[tuple[str, bytes], ...], rejoin_after: int | None = None) -> None:
+def _sync(context: _MemberStep, assignments: p.Assignments, rejoin_after: int | None = None) -> None:
     context.change(state=MemberState.SYNCING, rejoin_after=rejoin_after)
     member = context.member
-    context.send(
-        p.SyncGroup(
-            member.member_id,
-            member.config.group_instance_id,
-            member.generation,
-            PROTOCOL_TYPE,
-            member.protocol_name,
-            assignments,
-        )
-    )
+    context.send(p.SyncGroup(member.member_id, member.config.group_instance_id, member.generation, assignments))
 
 
 def _synced(context: _MemberStep, reply: p.SyncGroupReply) -> None:
@@ -250,12 +231,7 @@ def _synced(context: _MemberStep, reply: p.SyncGroupReply) -> None:
         return
     context.stop_retrying()
     context.change(outstanding=None)
-    try:
-        assigned = frozenset(decode_assignment(reply.assignment)) if reply.assignment else frozenset()
-    except ValueError as error:
-        _fail(context, ErrorCode.INVALID_REQUEST, f"the leader's assignment can't be read: {error}")
-        return
-    _reconcile(context, assigned)
+    _reconcile(context, frozenset(reply.assignment))
 
 
 def _reconcile(context: _MemberStep, assigned: frozenset[TopicPartition]) -> None:

@@ -48,7 +48,7 @@ class MemberConfig(Struct, frozen=True):
     topics: tuple[str, ...]
     assignors: tuple[str, ...]
     rack: str = ""
-    user_data: bytes = b""
+    process: p.ProcessInfo = p.ProcessInfo()
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
 
@@ -106,7 +106,7 @@ class Pushed(Struct, frozen=True):
 class AssignmentComputed(Struct, frozen=True):
     """The leader's assignor is done; ``generation`` is that of ``ComputeAssignment``, or -1: not kept."""
 
-    assignments: tuple[tuple[str, bytes], ...]
+    assignments: p.Assignments
     generation: int = p.NO_GENERATION
 
 

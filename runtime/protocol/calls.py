@@ -1,6 +1,7 @@
 """The calls between task, agent and coordinator that are not Kafka's: requests and replies as typed values.
 
-The bytes are JSON of the fields.  ``decode`` refuses missing and surplus fields, wrong types and values out of bounds.
+``encode`` and ``decode`` are for the group's messages, too.  The bytes are JSON of the fields.  ``decode`` refuses missing and
+surplus fields, wrong types and values out of bounds (``wire_types``): they never reach the core.
 ``check_delivered`` and ``check_read`` refuse what only several fields together show, as a report with more records than
 offsets.
 """
@@ -8,14 +9,17 @@ offsets.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
+from sparkcohort.runtime.protocol.messages import Message, Reply, Request
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.protocol.wire_types import Int64, Natural, String, to_json
 
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""The largest request read, in bytes: a commit of a hundred thousand partitions fits, a flood does not."""
 MAX_COUNT: Final = 10**15
 """Records or bytes that one task can have read: a greater number is an error, and would spoil the totals of the run."""
 MAX_RECORD_BYTES: Final = 2**31
@@ -29,9 +33,6 @@ MAX_WORDS: Final = 300
 """Characters of a text that a task or an agent writes."""
 MAX_FETCHED_RECORDS: Final = 100_000
 """Records in one report: two for each of the partitions that one member may own."""
-MAX_CORES: Final = 1_024
-"""Tasks that one executor runs at once: for each a batch may get a slot."""
-MAX_NAME: Final = 255
 MAX_SECONDS: Final = 1e11
 MAX_SOURCES: Final = 1_000
 """Sources of one streaming query."""
@@ -42,7 +43,6 @@ Size: TypeAlias = Natural
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, lt=MAX_WAITED_MS)]
 TopicIds: TypeAlias = dict[String, String]
 """Kafka's topic ids, by topic."""
-Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 QueryId: TypeAlias = Annotated[str, Meta(max_length=64)]
 """Spark's id of a streaming query, the same over restarts; empty where it is unknown."""
 
@@ -51,11 +51,11 @@ class CallError(ValueError):
     """Bytes that are no call, or a call whose fields contradict each other."""
 
 
-class Call(Struct, frozen=True, forbid_unknown_fields=True):
-    """A request or a reply."""
+class Call(Message, frozen=True):
+    """A request or a reply that is not Kafka's."""
 
 
-C = TypeVar("C", bound=Call)
+M = TypeVar("M", bound=Message)
 
 
 # --- a task's ----------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class ClaimReply(Call, frozen=True):
     ranges: tuple[Range, ...] = ()
     planned_starts: tuple[Offset, ...] = ()
     sequence: Int64 = 0
-    ids: TopicIds = {}
+    ids: TopicIds = field(default_factory=dict)
     agent: bool = False
     last: bool = False
     error: String = ""
@@ -249,16 +249,6 @@ class RecordTimestamps(Call, frozen=True):
     records: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)] = field(name="seen")
 
 
-class ProcessInfo(Call, frozen=True):
-    """What an agent states of its process when it joins: the user data of its subscription."""
-
-    executor: Name = "?"
-    host: Name = ""
-    cores: Annotated[int, Meta(ge=1, le=MAX_CORES)] = 1
-    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
-    address: Name = ""
-
-
 class AgentFigures(Call, frozen=True):
     """A member reports its process: bytes, seconds of CPU, descriptors, threads, and the time of its start (since 1970).
 
@@ -337,15 +327,15 @@ class Done(Call, frozen=True):
     """The answer to a report."""
 
 
-def encode(call: Call) -> bytes:
+def encode(call: Message) -> bytes:
     """The call as bytes; half of a surrogate pair, which a path or a host's name may have, becomes a question mark."""
     return to_json(call)
 
 
-def decode(data: bytes, kind: type[C]) -> C:
+def decode(data: bytes, kind: type[M]) -> M:
     """The call of this kind in bytes that ``encode`` made.  Raises CallError for all other bytes."""
     try:
-        call: C = _DECODERS[kind].decode(data)
+        call: M = _DECODERS[kind].decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, as is text that is not UTF-8
         raise CallError(f"not a {kind.__name__}: {str(error)[:MAX_WORDS]}") from None
     return call
@@ -357,8 +347,8 @@ def _kinds(kind: type[Call]) -> Iterator[type[Call]]:
         yield from _kinds(subclass)
 
 
-_DECODERS: Final[Mapping[type[Call], msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(kind) for kind in _kinds(Call)
+_DECODERS: Final[Mapping[type[Message], msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (*get_args(Request), *get_args(Reply), *_kinds(Call))
 }
 """Made at import: see ``wire_types``."""
 

@@ -1,17 +1,17 @@
 """Requests, replies, events and actions of the group, as frozen values in Kafka's words.
 
 Everything that enters or leaves the pure core is one of these values.  Times are integers in
-milliseconds, offsets and partitions plain integers, member metadata and assignments opaque bytes
-(Kafka: ``JoinGroupRequest`` v9, ``SyncGroupRequest`` v5, ``HeartbeatRequest`` v4, ``LeaveGroupRequest`` v5,
-``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8).
+milliseconds, offsets and partitions plain integers (Kafka: ``JoinGroupRequest`` v9, ``SyncGroupRequest`` v5,
+``HeartbeatRequest`` v4, ``LeaveGroupRequest`` v5, ``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8; the
+metadata and assignments that they carry as bytes are ``Subscription`` and partitions here).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
-from msgspec import Struct, field, structs
+from msgspec import Meta, Struct, field, structs
 
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -20,6 +20,11 @@ from sparkcohort.runtime.protocol.wire_types import Int64, Natural, String
 
 UNKNOWN_MEMBER = ""  # a joiner without an id (Kafka: JoinGroupRequest.UNKNOWN_MEMBER_ID)
 NO_GENERATION = -1
+MAX_NAME: Final = 255
+MAX_CORES: Final = 1_024
+"""Tasks that one executor runs at once: for each a batch may get a slot."""
+
+Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 
 
 class Message(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,11 +39,31 @@ def changed(message: M, /, **fields: Any) -> M:
     return structs.replace(message, **fields)
 
 
-class Protocol(NamedTuple):
-    """One protocol a member offers: its name and the member's opaque metadata for it."""
+class ProcessInfo(Message, frozen=True):
+    """What an agent states of its process when it joins."""
 
-    name: String
-    metadata: bytes
+    executor: Name = "?"
+    host: Name = ""
+    cores: Annotated[int, Meta(ge=1, le=MAX_CORES)] = 1
+    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    address: Name = ""
+
+
+class Subscription(Message, frozen=True):
+    """A member's topics, and what it still holds; ``owned`` were assigned in or before ``generation``.
+
+    (Kafka: ``ConsumerProtocolSubscription``, with KIP-429's owned partitions, KIP-792's generation and KIP-881's rack.)
+    """
+
+    topics: tuple[String, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
+    generation: Int64 = NO_GENERATION
+    rack: Name = ""
+    process: ProcessInfo = ProcessInfo()
+
+
+Assignments: TypeAlias = tuple[tuple[String, tuple[TopicPartition, ...]], ...]
+"""Partitions by member id."""
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -47,6 +72,7 @@ class Protocol(NamedTuple):
 class JoinGroup(Message, frozen=True):
     """Enter the group, or re-enter it for a rebalance; parked until the join phase completes.
 
+    ``protocols`` are the names of the assignors that the member offers, best first; it states the same for each.
     ``attempt`` counts the member's joins: a join that arrives after a later one is recognized by it; 0: not counted.  Kafka has
     no such field: its coordinator does not take a member's partitions from a join.
     """
@@ -57,8 +83,8 @@ class JoinGroup(Message, frozen=True):
     client_host: String
     session_timeout_ms: Int64
     rebalance_timeout_ms: Int64
-    protocol_type: String
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[String, ...]
+    subscription: Subscription = Subscription()
     reason: String = ""
     attempt: Int64 = 0
 
@@ -69,9 +95,7 @@ class SyncGroup(Message, frozen=True):
     member_id: String
     group_instance_id: String
     generation: Int64
-    protocol_type: String | None = None
-    protocol_name: String | None = None
-    assignments: tuple[tuple[String, bytes], ...] = ()  # (member id, assignment), the leader's only
+    assignments: Assignments = ()  # the leader's only
 
 
 class Heartbeat(Message, frozen=True):
@@ -130,7 +154,7 @@ class JoinedMember(Message, frozen=True):
 
     member_id: String
     group_instance_id: String
-    metadata: bytes
+    subscription: Subscription
 
 
 class JoinGroupReply(Message, frozen=True):
@@ -138,8 +162,7 @@ class JoinGroupReply(Message, frozen=True):
 
     error: ErrorCode
     generation: Int64 = NO_GENERATION
-    protocol_type: String | None = None
-    protocol_name: String | None = None
+    protocol_name: String = ""
     leader: String = ""
     member_id: String = UNKNOWN_MEMBER
     members: tuple[JoinedMember, ...] = ()
@@ -150,9 +173,7 @@ class SyncGroupReply(Message, frozen=True):
     """The member's assignment of this generation."""
 
     error: ErrorCode
-    protocol_type: String | None = None
-    protocol_name: String | None = None
-    assignment: bytes = b""
+    assignment: tuple[TopicPartition, ...] = ()
     message: String = ""
 
 
@@ -189,6 +210,8 @@ class OffsetFetchReply(Message, frozen=True):
 Reply: TypeAlias = (
     JoinGroupReply | SyncGroupReply | HeartbeatReply | LeaveGroupReply | OffsetCommitReply | OffsetFetchReply
 )
+
+REPLIES: Final[Mapping[type[Request], type[Reply]]] = dict(zip(get_args(Request), get_args(Reply), strict=True))
 
 # --- events into, and actions out of, group.step --------------------------------------------------
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import check_step
 
@@ -27,14 +26,9 @@ def tps(names: str) -> tuple[TopicPartition, ...]:
     return tuple(tp(name) for name in names.split(",") if name)
 
 
-def metadata(meta: str = "", claims: str = "") -> bytes:
+def subscription(meta: str = "", claims: str = "") -> p.Subscription:
     """A subscription; ``meta`` is a topic."""
-    return b"garbage" if claims == "garbage" else encode_subscription(Subscription((meta,), owned=tps(claims)))
-
-
-def assignment(names: str) -> bytes:
-    """The bytes of an assignment of these partitions."""
-    return b"garbage" if names == "garbage" else encode_assignment(tps(names))
+    return p.Subscription((meta,), tps(claims))
 
 
 def _instance(member_id: str, instance: str | None, client: str = "") -> str:
@@ -44,26 +38,23 @@ def _instance(member_id: str, instance: str | None, client: str = "") -> str:
 def join(
     member_id: str = "", client: str = "a", instance: str | None = None, claims: str = "", **other: object
 ) -> p.JoinGroup:
-    """A join; ``meta`` changes the metadata, ``protocols`` the names offered, best first."""
-    names = other.pop("protocols", ("coop",))
-    meta = metadata(str(other.pop("meta", "")), claims)
+    """A join; ``meta`` changes the subscription, ``protocols`` the names offered, best first."""
     fields: dict[str, object] = {
+        "subscription": subscription(str(other.pop("meta", "")), claims),
         "session_timeout_ms": SESSION_MS,
         "rebalance_timeout_ms": REBALANCE_MS,
-        "protocol_type": "consumer",
+        "protocols": ("coop",),
         **other,
     }
-    protocols = tuple(p.Protocol(str(name), meta) for name in names)  # type: ignore[attr-defined]
-    instance = _instance(member_id, instance, client)
-    return p.JoinGroup(member_id, instance, client, "host", protocols=protocols, **fields)  # type: ignore[arg-type]
+    return p.JoinGroup(member_id, _instance(member_id, instance, client), client, "host", **fields)  # type: ignore[arg-type]
 
 
 def sync(
     member_id: str, generation: int, plan: dict[str, str] | None = None, instance: str | None = None
 ) -> p.SyncGroup:
     """A sync, the leader's with its plan."""
-    assignments = tuple((m, assignment(names)) for m, names in (plan or {}).items())
-    return p.SyncGroup(member_id, _instance(member_id, instance), generation, "consumer", None, assignments)
+    assignments = tuple((m, tps(names)) for m, names in (plan or {}).items())
+    return p.SyncGroup(member_id, _instance(member_id, instance), generation, assignments)
 
 
 def beat(member_id: str, generation: int, instance: str | None = None) -> p.Heartbeat:

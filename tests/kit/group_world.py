@@ -16,7 +16,6 @@ from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import assigned_partitions, claimed_partitions
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason
@@ -348,10 +347,10 @@ def _id(node: Node) -> str:
 def _request_words(node: Node, request: p.Request) -> str:
     match request:
         case p.JoinGroup(member_id):
-            holds = claimed_partitions(request.protocols[0].metadata) if request.protocols else frozenset()
+            holds = request.subscription.owned
             holding = f", holding {names(holds)}" if holds else ""
             return f"{member_id or node.name} joins{holding}"
-        case p.SyncGroup(member_id, _, generation, _, _, assignments):
+        case p.SyncGroup(member_id, _, generation, assignments):
             return f"{member_id} syncs{' with the plan' if assignments else ''} (generation {generation})"
         case p.LeaveGroup(members):
             return f"{', '.join(x.member_id for x in members)} leaves"
@@ -368,7 +367,7 @@ def _reply_words(node: Node, reply: p.Reply) -> str:
             part = "leads" if reply.leader == reply.member_id else f"follows {reply.leader}"
             return f"{reply.member_id} {part} in generation {reply.generation}"
         case p.SyncGroupReply(ErrorCode.NONE):
-            return f"{_id(node)} is assigned {names(assigned_partitions(reply.assignment))}"
+            return f"{_id(node)} is assigned {names(reply.assignment)}"
         case p.HeartbeatReply(ErrorCode.NONE) | p.LeaveGroupReply():
             return ""
         case p.OffsetCommitReply(partitions):

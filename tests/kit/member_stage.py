@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.member.machine import MemberState
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import encode_assignment
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -21,13 +20,12 @@ def tps(*numbers: int) -> frozenset[TopicPartition]:
 
 def joined(generation: int, leader: str = "d-1", error: ErrorCode = ErrorCode.NONE) -> m.Replied:
     """The answer to a join of a-1."""
-    return m.Replied(p.JoinGroupReply(error, generation, "consumer", "range", leader, "a-1"))
+    return m.Replied(p.JoinGroupReply(error, generation, "range", leader, "a-1"))
 
 
 def synced(*numbers: int, error: ErrorCode = ErrorCode.NONE) -> m.Replied:
     """The answer to a sync: these partitions."""
-    assignment = encode_assignment(tuple(sorted(tps(*numbers))))
-    return m.Replied(p.SyncGroupReply(error, "consumer", "range", assignment))
+    return m.Replied(p.SyncGroupReply(error, tuple(sorted(tps(*numbers)))))
 
 
 def beaten(error: ErrorCode = ErrorCode.NONE) -> m.Replied:

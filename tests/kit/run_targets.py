@@ -14,10 +14,10 @@ from sparkcohort.cli.checkpoint import logs
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.group import journal, validation
 from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.kafka.cluster_messages import assigned_partitions
 from sparkcohort.runtime.leader import load_report
-from sparkcohort.runtime.protocol import calls, codec, consumer_protocol, offsets_json
+from sparkcohort.runtime.protocol import calls, offsets_json
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import MalformedConsumerProtocol, Subscription
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import task_requests
@@ -34,45 +34,36 @@ RANGE = Range("t", 0, 5, 9)
 
 # --- Kafka's protocol for members -----------------------------------------------------------------
 
-SUBSCRIBED = Subscription(
-    ("t", "ü"), b'{"executor":"1","host":"h","cores":2,"pid":7,"address":"a"}', (T0, T1), 7, "rack"
-)
+SUBSCRIBED = p.Subscription(("t", "ü"), (T0, T1), 7, "rack", p.ProcessInfo("1", "h", 2, 7, "a"))
+JOIN = p.JoinGroup("", "i", "c", "h", 1, 2, ("range",), SUBSCRIBED, "new")
 
 
-def subscriptions(data: bytes) -> None:
-    """What is read, written and read again is the same; what a member may say of itself comes as far as its bounds let it."""
-    with suppress(MalformedConsumerProtocol):
-        found = consumer_protocol.decode_subscription(data)
-        again = consumer_protocol.encode_subscription(found)
-        assert consumer_protocol.encode_subscription(consumer_protocol.decode_subscription(again)) == again
-    consumer_protocol.claimed_partitions(data)
-    asked = p.JoinGroup("", "i", "client", "host", 1, 2, "consumer", (p.Protocol("range", data),))
-    with suppress(validation.Refusal):
-        join = validation.check_join(asked, {"range"}, 60_000)
-        member = groups.GroupMember("m", "i", "client", "host", 1, 2, join.protocols)
-        info, _ = validation.read_member_info(member)
+def joins(data: bytes) -> None:
+    """What a member may say of itself comes as far as its bounds let it."""
+    with suppress(calls.CallError, validation.Refusal):
+        join = validation.check_join(calls.decode(data, p.JoinGroup), {"range"}, 60_000)
+        member = groups.GroupMember("m", "i", "client", "host", 1, 2, join.protocols, join.subscription)
+        info = validation.member_info(member)
         assert all(words.isprintable() for words in (info.executor_id, info.host, info.address, info.rack or ""))
 
 
 def assignments(data: bytes) -> None:
-    """What is read, written and read again is the same."""
-    with suppress(MalformedConsumerProtocol):
-        again = consumer_protocol.encode_assignment(consumer_protocol.decode_assignment(data))
-        assert consumer_protocol.encode_assignment(consumer_protocol.decode_assignment(again)) == again
-    consumer_protocol.assigned_partitions(data)
+    """Of another's assignment in Kafka's group all that can be read, or nothing."""
+    assert all(tp.topic is not None for tp in assigned_partitions(data))
 
 
 # --- the run's port -------------------------------------------------------------------------------
 
 MESSAGES = (
-    p.JoinGroup("", "i", "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"),), "new"),
-    p.SyncGroup("m", "i", 3, "consumer", "range", (("m", b"\x01"),)),
+    JOIN,
+    p.SyncGroup("m", "i", 3, (("m", (T0, T1)),)),
     p.LeaveGroup((p.LeavingMember("m", "i", "bye"),)),
     p.OffsetCommit("m", "i", 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
     p.OffsetFetch((T0,)),
 )
 CALLS = sorted(calls._DECODERS, key=lambda kind: kind.__name__)
-SAID: tuple[calls.Call, ...] = (
+SAID: tuple[p.Message, ...] = (
+    *MESSAGES,
     calls.Claim("p", 3, "a", "no JVM above", "h", "id"),
     calls.ClaimReply((RANGE,), (5,), 7, {"t": "id"}, agent=True),
     calls.Delivered(
@@ -84,13 +75,6 @@ SAID: tuple[calls.Call, ...] = (
     calls.BatchCommitted("id", "b", (calls.SourceProgress({"t": {"0": 7}}, calls.OffsetsBehindLatest(0, 3, 1.5)),)),
     calls.PushEvent("rejoin", ("t",), "topics changed", 4),
 )
-
-
-def group_messages(data: bytes) -> None:
-    """A value of the protocol, which is written and read as it was, or WireError."""
-    with suppress(codec.WireError):
-        found = codec.decode(data)
-        assert codec.decode(codec.encode(found)) == found
 
 
 def run_calls(data: bytes) -> None:
@@ -239,10 +223,6 @@ def protobuf(data: bytes) -> None:
         protobuf_descriptor.parse_message(data, "p.M")
 
 
-def _joins() -> list[bytes]:
-    return [bytes([0, version]) + consumer_protocol.encode_subscription(SUBSCRIBED)[2:] for version in range(4)]
-
-
 def _calls() -> list[bytes]:
     return [bytes([CALLS.index(type(each))]) + calls.encode(each) for each in SAID]
 
@@ -265,11 +245,8 @@ KEYS = (
 )
 
 TARGETS = (
-    Target("subscription", subscriptions, _joins),
-    Target("assignment", assignments, lambda: [consumer_protocol.encode_assignment((T0, T1))]),
-    Target(
-        "messages", group_messages, lambda: map(codec.encode, MESSAGES), tuple(name.encode() for name in codec._KINDS)
-    ),
+    Target("subscription", joins, lambda: [calls.encode(JOIN)], (b'"owned"', b'"process"', b'"cores"')),
+    Target("assignment", assignments, lambda: [bytes.fromhex("0003 00000001 0001 74 00000001 00000000 ffffffff")]),
     Target("calls", run_calls, _calls, KEYS),
     Target("loads", loads, lambda: [load_report.encode("m", {T0: Load(1.5, 3, 2)})]),
     Target("task_request", task_request, _requests, (*KEYS, b'{"token": "token"')),

@@ -84,7 +84,7 @@ class Explorer:
     steps: int = 0
     _places: dict[object, int] = field(default_factory=dict)
     _memo: dict[Any, Any] = field(default_factory=dict)
-    _plans: dict[Any, tuple[tuple[str, bytes], ...]] = field(default_factory=dict)
+    _plans: dict[Any, p.Assignments] = field(default_factory=dict)
 
     # --- parts ----
 
@@ -331,7 +331,7 @@ class Explorer:
                 who = self._handled(replace(who, work=who.work[1:]), who.work[0], group)
         return who
 
-    def plan(self, asking: m.ComputeAssignment, since: Any) -> tuple[tuple[str, bytes], ...]:
+    def plan(self, asking: m.ComputeAssignment, since: Any) -> p.Assignments:
         """What the assignor says, which is the same for the same question."""
         key = (asking.protocol_name, asking.members, n.key(since))
         if key not in self._plans:

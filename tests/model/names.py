@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace as changed
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,6 @@ from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group.state import EMPTY, JoinPhase
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription, encode_subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import NO_REASON
 
@@ -160,7 +158,7 @@ def _member(member: g.GroupMember, names: Seen) -> g.GroupMember:
     return replace(
         member,
         member_id=names.id(member.member_id),
-        protocols=_protocols(member.protocols, names),
+        subscription=_subscription(member.subscription, names),
         attempt=names.attempt(member.client_id, member.attempt),
     )
 
@@ -203,8 +201,8 @@ def message(said: Any, names: Seen) -> Any:
     match said:
         case p.JoinGroup(member_id):
             attempt = names.attempt(said.client_id, said.attempt)
-            protocols = _protocols(said.protocols, names)
-            return replace(said, member_id=names.id(member_id), protocols=protocols, reason="", attempt=attempt)
+            wants = _subscription(said.subscription, names)
+            return replace(said, member_id=names.id(member_id), subscription=wants, reason="", attempt=attempt)
         case p.SyncGroup(member_id, _, generation):
             given = tuple((names.id(x), y) for x, y in said.assignments)
             return replace(
@@ -231,21 +229,12 @@ def message(said: Any, names: Seen) -> Any:
 
 
 def _joined(member: p.JoinedMember, names: Seen) -> p.JoinedMember:
-    return replace(member, member_id=names.id(member.member_id), metadata=_metadata(member.metadata, names))
+    wants = _subscription(member.subscription, names)
+    return replace(member, member_id=names.id(member.member_id), subscription=wants)
 
 
-def _protocols(protocols: tuple[p.Protocol, ...], names: Seen) -> tuple[p.Protocol, ...]:
-    return tuple(p.Protocol(x.name, _metadata(x.metadata, names)) for x in protocols)
-
-
-def _metadata(data: bytes, names: Seen) -> bytes:
-    said = _decoded(data)
-    generation = names.generation(said.generation)
-    return data if generation == said.generation else _encoded(changed(said, generation=generation))
-
-
-_decoded = cache(decode_subscription)
-_encoded = cache(encode_subscription)
+def _subscription(said: p.Subscription, names: Seen) -> p.Subscription:
+    return replace(said, generation=names.generation(said.generation))
 
 
 # --- equal or not ----------------------------------------------------------------------------------

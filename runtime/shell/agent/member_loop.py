@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sparkcohort.runtime.member import machine
 from sparkcohort.runtime.member.state import timeout_ms
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.protocol.codec import decode, encode
-from sparkcohort.runtime.protocol.messages import OffsetFetchReply, Request, Tick
+from sparkcohort.runtime.protocol.messages import REPLIES, OffsetFetchReply, ProcessInfo, Request, Tick
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner
@@ -111,7 +110,7 @@ class MemberLoop:
         actions += machine.step(member, machine.RevocationDone(), now_ms())[1]
         for request in (action.request for action in actions if isinstance(action, machine.Send)):
             try:
-                self._link.call(type(request).__name__, encode(request), GOODBYE_S)
+                self._link.call(type(request).__name__, calls.encode(request), GOODBYE_S)
             except (CoordinatorUnreachable, CoordinatorRefused):
                 log.info("could not say good-bye: the session will expire")
 
@@ -187,7 +186,8 @@ class MemberLoop:
     def _call(self, request: Request) -> None:
         kind = type(request).__name__
         try:
-            reply: Any = decode(self._link.call(kind, encode(request), timeout_ms(self._member.config, request) / 1000))
+            answer = self._link.call(kind, calls.encode(request), timeout_ms(self._member.config, request) / 1000)
+            reply: Any = calls.decode(answer, REPLIES[type(request)])
         except CoordinatorUnreachable:
             self.post_unreachable(kind)
         except CoordinatorRefused as error:
@@ -237,7 +237,7 @@ class MemberLoop:
 
 def _member_config(config: AgentConfig, topics: tuple[str, ...]) -> machine.MemberConfig:
     executor = config.executor
-    info = calls.ProcessInfo(executor.executor_id, executor.host, executor.cores, os.getpid(), config.address)
+    process = ProcessInfo(executor.executor_id, executor.host, executor.cores, os.getpid(), config.address)
     return machine.MemberConfig(
         client_id=f"executor-{executor.executor_id}",
         client_host=executor.host,
@@ -248,7 +248,7 @@ def _member_config(config: AgentConfig, topics: tuple[str, ...]) -> machine.Memb
         topics=topics,
         assignors=config.assignors,
         rack=config.rack,
-        user_data=calls.encode(info),
+        process=process,
     )
 
 

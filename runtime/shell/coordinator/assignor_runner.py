@@ -20,6 +20,7 @@ from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import assignment, delayed_rebalance
 from sparkcohort.runtime.member.state import ComputeAssignment
+from sparkcohort.runtime.protocol.messages import Assignments
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
 from sparkcohort.runtime.shell.coordinator.load_watch import LoadWatch
@@ -32,8 +33,8 @@ SLOW_MS: Final = 1_000
 MOST_LOGGED: Final = 100
 """Different failures in a row that are logged once each."""
 
-Result: TypeAlias = tuple[assignment.Assignments, delayed_rebalance.LeaderState] | BaseException
-Done: TypeAlias = Callable[[assignment.Assignments, int, str], None]
+Result: TypeAlias = tuple[Assignments, delayed_rebalance.LeaderState] | BaseException
+Done: TypeAlias = Callable[[Assignments, int, str], None]
 """Takes the assignments of a round, its generation, and the assignor's failure ("" when there is none)."""
 
 

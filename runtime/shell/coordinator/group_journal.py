@@ -38,7 +38,7 @@ from sparkcohort.runtime.shell.rpc.tls import RunAuthority
 
 log = logging.getLogger("sparkcohort.journal")
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 LARGEST: Final = 64 << 20
 LEAST_REWRITE: Final = 1 << 20
 """The file is rewritten when it has grown by so many bytes, or by the size of the group, if that is more."""

@@ -13,9 +13,9 @@ from typing import TypeAlias
 from sparkcohort.assignors import Assignor, Racks
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.leader.assignment import Assignments, Barred, Owned
+from sparkcohort.runtime.leader.assignment import Barred, Owned
 from sparkcohort.runtime.member import machine
-from sparkcohort.runtime.protocol.messages import JoinedMember, Reply, Request, Tick
+from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember, Reply, Request, Tick
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.coordinator import load_watch

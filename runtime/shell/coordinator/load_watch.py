@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sparkcohort.assignors import Load, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief, shares
+from sparkcohort.runtime.group.rebalance import joined_members
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.leader import assignment, delayed_rebalance, imbalance, load_report
@@ -47,7 +48,7 @@ class LoadWatch:
         if recent or group.state is not GroupState.STABLE or group.protocol_name != NAME:
             return
         self._looked_ms = now_ms
-        group_round = make_round(NAME, _joined(group))
+        group_round = make_round(NAME, joined_members(group))
         self._loads = {tp: load for tp, load in self._loads.items() if tp[1] < group_round.topics.get(tp[0], 0)}
         self.imbalance.record_relief(self._relief(group_round, now_ms), now_ms)
 
@@ -88,10 +89,3 @@ class LoadWatch:
                 "share": round(share[member], 4),
             }
         return rows
-
-
-def _joined(group: Group) -> list[JoinedMember]:
-    return [
-        JoinedMember(member.member_id, member.group_instance_id, member.metadata(group.protocol_name))
-        for member in group.members.values()
-    ]

@@ -52,13 +52,15 @@ class MemberDirectory:
     def store(self, member: GroupMember, group: Group, waited_for: Collection[str], now_ms: int) -> None:
         """Store what a member that has joined states of itself."""
         member_id = member.member_id
-        info, complaint = validation.read_member_info(member)
+        info = validation.member_info(member)
         if info.address in {info.address for other_id, info in self.present(group).items() if other_id != member_id}:
-            complaint = f"another member has its address, {info.address}"
+            name, complaint = (
+                f"{member.group_instance_id} on {member.client_host}",
+                f"another member has its address, {info.address}",
+            )
+            if self.limit.is_new(name, complaint, now_ms=now_ms):
+                log.warning("group %s: %s is not believed: %s", self._group_id, name, complaint)
             info = replace(info, address="")
-        name = f"{member.group_instance_id} on {member.client_host}"
-        if complaint and self.limit.is_new(name, complaint, now_ms=now_ms):
-            log.warning("group %s: %s is not believed: %s", self._group_id, name, complaint)
         # Members that left since the last rebalance keep their names for the log line of the next one.
         named_ids = {*group.members, *group.previous_assignment, *waited_for}
         self._infos = {name: member_info for name, member_info in self._infos.items() if name in named_ids} | {

@@ -6,25 +6,16 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, get_args
 
 from sparkcohort.runtime.batches.claims import UnknownSlot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.protocol.codec import WireError, decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import (
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetCommit,
-    OffsetFetch,
-    OffsetFetchReply,
-    Request,
-    SyncGroup,
-)
+from sparkcohort.runtime.protocol.messages import JoinGroup, LeaveGroup, OffsetFetch, OffsetFetchReply, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
@@ -38,7 +29,6 @@ from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")
 
-REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch)
 PARKED_MARGIN_S = 10.0
 MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
@@ -99,7 +89,7 @@ class Service:
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers by action name."""
         return {
-            **{kind.__name__: self._group for kind in REQUESTS},
+            **{kind.__name__: partial(self._group, kind) for kind in get_args(Request)},
             "Status": lambda _body: _json(self._status()),
             "Rebalances": self._rebalances,
             "Story": self._member_timeline,
@@ -128,17 +118,15 @@ class Service:
         """End of an event stream."""
         self._coordinator.unsubscribe(events)
 
-    def _group(self, body: bytes) -> bytes:
-        request = decode(body)
-        if not isinstance(request, REQUESTS):
-            raise WireError(f"{type(request).__name__} is not a request")
+    def _group(self, kind: type[Request], body: bytes) -> bytes:
+        request = calls.decode(body, kind)
         speakers = request.members if isinstance(request, LeaveGroup) else (request,)
         if any(getattr(speaker, "group_instance_id", None) == DRIVER for speaker in speakers):
-            raise WireError("only the driver may speak as its own member")
+            raise calls.CallError("only the driver may speak as its own member")
         reply = self._coordinator.request(request, self._timeout_s(request))
         if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
             reply = self._with_planned_ends(request, reply)
-        return encode(reply)
+        return calls.encode(reply)
 
     def _timeout_s(self, request: Request) -> float:
         wanted_ms = request.rebalance_timeout_ms if isinstance(request, JoinGroup) else 0
@@ -279,7 +267,7 @@ class Service:
     def _read(self, body: bytes) -> bytes:
         """Ranges for a task whose executor doesn't reach their leaders; that it got them shows that others do."""
         if self._relay is None:
-            raise WireError("nobody reads for others here")
+            raise calls.CallError("nobody reads for others here")
         failure = self._failure()
         if failure is not None:
             raise failure

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from sparkcohort.runtime.kafka.addresses import joined
-from sparkcohort.runtime.protocol.codec import MAX_BYTES, WireError
+from sparkcohort.runtime.protocol.calls import MAX_BYTES, CallError
 from sparkcohort.runtime.shell.rpc.resources import raise_limit
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
 
@@ -149,7 +149,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         if handler is None:
             raise flight.FlightServerError(f"no such request: {name[:64]!r}")
         if len(body) > MAX_BYTES:
-            raise WireError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
+            raise CallError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
         try:
             return handler(body)
         except TimeoutError as error:  # to the client this is an unreachable coordinator, not a refusal

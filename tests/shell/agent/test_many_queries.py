@@ -110,7 +110,10 @@ def _take_its_place(world: World, executor: Executor) -> None:
     """As a second agent of the same executor would: it is told FENCED_INSTANCE_ID."""
     member = next(m for m in world.coordinator.group.members.values() if m.group_instance_id == executor.instance_id())
     taken = world.coordinator.request(
-        JoinGroup("", executor.instance_id(), "executor-1", "host", 20_000, 5_000, "consumer", member.protocols), 5
+        JoinGroup(
+            "", executor.instance_id(), "executor-1", "host", 20_000, 5_000, member.protocols, member.subscription
+        ),
+        5,
     )
     assert isinstance(taken, JoinGroupReply)
 

@@ -14,13 +14,13 @@ import pytest
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.cli import rebalance_views
 from sparkcohort.runtime.group import summary
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
 from sparkcohort.runtime.protocol.messages import (
     JoinGroup,
     JoinGroupReply,
     LeaveGroup,
     LeavingMember,
-    Protocol,
+    ProcessInfo,
+    Subscription,
 )
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import status
@@ -33,21 +33,19 @@ from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, World, both_join
 
-OFFERED = (
-    Protocol("cooperative-sticky", encode_subscription(Subscription(("t",), b'{"executor":"c"}', (), -1, None))),
-)
+WANTS = Subscription(("t",), process=ProcessInfo("c"))
 
 
 def failing(world: World) -> str:
     """A member c joins, with whom the assignor can't work, and leaves; its id."""
-    said: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 2_000, "protocol_type": "consumer"}
+    said: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 2_000, "subscription": WANTS}
 
     def fail(_self: object, _topics: object, members: dict[str, object], _racks: object) -> None:
         raise ValueError(f"member {next(name for name in members if name.startswith('c-'))} is one too many")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CooperativeStickyAssignor, "assign", fail)
-        reply = world.call(JoinGroup("", "c", "c", "h", protocols=OFFERED, **said))
+        reply = world.call(JoinGroup("", "c", "c", "h", protocols=("cooperative-sticky",), **said))
         assert isinstance(reply, JoinGroupReply)
         member_id = reply.member_id
         wait_until(lambda: world.coordinator.leadership.runner.failures, 10, "the assignor to fail")

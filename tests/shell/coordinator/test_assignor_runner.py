@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
-from sparkcohort.runtime.leader import assignment, delayed_rebalance
+from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.member.state import ComputeAssignment
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
-from sparkcohort.runtime.protocol.messages import JoinedMember
+from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember, Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import assignor_runner
 from sparkcohort.runtime.shell.rpc.threads import Supervised
@@ -44,18 +43,15 @@ class Desk:
             done=self._done,
         )
 
-    def _done(self, assignments: assignment.Assignments, generation: int, why: str) -> None:
-        given = {member: decode_assignment(data) for member, data in assignments}
-        self.done.append((given, generation, why))
+    def _done(self, assignments: Assignments, generation: int, why: str) -> None:
+        self.done.append((dict(assignments), generation, why))
 
     def begin(self, name: str = "own") -> None:
         """Begin a round."""
         self.generation += 1
-        wants = encode_subscription(Subscription(("t",), None, (), -1))
-        a = encode_subscription(Subscription(("t",), None, (ZERO,), 3))
+        wants, a = Subscription(("t",)), Subscription(("t",), (ZERO,), 3)
         members = tuple(
-            JoinedMember(member, member, metadata)
-            for member, metadata in (("a", a), ("b", wants), ("clerk", encode_subscription(Subscription(()))))
+            JoinedMember(name, name, said) for name, said in (("a", a), ("b", wants), ("clerk", Subscription()))
         )
         since = {"a": {ZERO: 3}}
         asked = ComputeAssignment(name, members, self.generation)

@@ -12,10 +12,10 @@ import pytest
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.codec import decode, encode
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
+    REPLIES,
     CommittedPosition,
     Heartbeat,
     HeartbeatReply,
@@ -27,8 +27,9 @@ from sparkcohort.runtime.protocol.messages import (
     OffsetCommitReply,
     OffsetFetch,
     OffsetFetchReply,
-    Protocol,
+    ProcessInfo,
     Request,
+    Subscription,
     SyncGroup,
     SyncGroupReply,
 )
@@ -72,7 +73,7 @@ class World:
 
     def call(self, request: Request) -> object:
         """The reply to one request."""
-        return decode(self.link.call(type(request).__name__, encode(request), 10))
+        return calls.decode(self.link.call(type(request).__name__, calls.encode(request), 10), REPLIES[type(request)])
 
     def close(self) -> None:
         """End everything."""
@@ -108,25 +109,21 @@ class Member:
 
     def join(self) -> None:
         """One join and sync, with what is owned claimed."""
-        said = Subscription(
-            ("t",),
-            json.dumps({"executor": self.name, "address": self.name}).encode(),
-            tuple(self.owned),
-            self.generation,
+        process = ProcessInfo(self.name, address=self.name)
+        said = Subscription(("t",), tuple(self.owned), self.generation, process=process)
+        reply = self.world.call(
+            JoinGroup(self.member_id, self.name, self.name, "h", 2_000, 2_000, self.world.names[:1], said)
         )
-        offered = tuple(Protocol(name, encode_subscription(said)) for name in self.world.names[:1])
-        reply = self.world.call(JoinGroup(self.member_id, self.name, self.name, "h", 2_000, 2_000, "consumer", offered))
         assert isinstance(reply, JoinGroupReply)
         assert reply.error == ErrorCode.NONE
         self.member_id, self.generation = reply.member_id, reply.generation
-        synced = self.world.call(SyncGroup(self.member_id, self.name, self.generation, "consumer", reply.protocol_name))
+        synced = self.world.call(SyncGroup(self.member_id, self.name, self.generation))
         assert isinstance(synced, SyncGroupReply)
         if synced.error == ErrorCode.REBALANCE_IN_PROGRESS:
             return self.join()
         assert synced.error == ErrorCode.NONE
-        assigned = decode_assignment(synced.assignment)
-        gives_up = bool(set(self.owned) - set(assigned))
-        self.owned = {tp: self.owned.get(tp, self.generation) for tp in assigned}
+        gives_up = bool(set(self.owned) - set(synced.assignment))
+        self.owned = {tp: self.owned.get(tp, self.generation) for tp in synced.assignment}
         return self.join() if gives_up else None
 
     def commit(self, tp: TopicPartition, offset: int, assignment_generation: int) -> ErrorCode:
@@ -209,8 +206,7 @@ def test_after_its_end_for_good_the_group_is_unloaded(world: World) -> None:
     """A parked join and every later request are answered NOT_COORDINATOR, at once; nothing is committed any more."""
     a = joined(world, "a")
     a.freeze()  # owes its rejoin, so the newcomer's join is parked
-    offered = (Protocol(world.names[0], encode_subscription(Subscription(("t",)))),)
-    join = JoinGroup("", "c", "c", "h", 2_000, 2_000, "consumer", offered)
+    join = JoinGroup("", "c", "c", "h", 2_000, 2_000, world.names[:1], Subscription(("t",)))
     answers: list[object] = []
     joining = threading.Thread(target=lambda: answers.append(world.call(join)))
     joining.start()
@@ -416,10 +412,9 @@ def test_nobody_else_is_the_driver(world: World) -> None:
     """A join, sync, heartbeat, leave or commit in the name of the driver's own member stops at the port."""
     before = world.coordinator.group
     (driver,) = before.members
-    offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
     for request in (
-        JoinGroup("", "driver", "c", "h", 2_000, 2_000, "consumer", offered),
-        SyncGroup(driver, "driver", before.generation, assignments=((driver, b""),)),
+        JoinGroup("", "driver", "c", "h", 2_000, 2_000, world.names),
+        SyncGroup(driver, "driver", before.generation, assignments=((driver, ()),)),
         Heartbeat(driver, "driver", before.generation),
         LeaveGroup((LeavingMember("x-9", "x"), LeavingMember(driver, "driver"))),
         LeaveGroup((LeavingMember("", "driver"),)),

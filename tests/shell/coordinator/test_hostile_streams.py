@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.codec import MAX_BYTES, decode, encode
+from sparkcohort.runtime.protocol.calls import MAX_BYTES, decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
@@ -47,7 +47,7 @@ class Stream:
 
     def heard(self) -> object:
         """The next answer; raises when the stream has ended."""
-        return decode(self.reader.read_chunk().app_metadata.to_pybytes())
+        return decode(self.reader.read_chunk().app_metadata.to_pybytes(), p.HeartbeatReply)
 
     def close(self) -> None:
         """End it, whatever has become of it."""
@@ -106,13 +106,16 @@ def batch_without_metadata(stream: Stream) -> None:
 
 MALFORMED: dict[str, tuple[Callable[[Stream], None], str]] = {
     "no metadata": (batch_without_metadata, "a stream of requests carries no data"),
-    "no NUL": (lambda stream: stream.say(b"Heartbeat"), "not a message of the group protocol"),
+    "no NUL": (lambda stream: stream.say(b"Heartbeat"), "not a Heartbeat"),
     "no name": (lambda stream: stream.say(b"\0" + BEAT), "no such request: ''"),
     "unknown action": (lambda stream: stream.say(b"Nothing\0" + BEAT), "no such request: 'Nothing'"),
     "action in no encoding": (lambda stream: stream.say(b"\xff\xfe\0" + BEAT), "no such request"),
     "endless name": (lambda stream: stream.say(b"n" * 100_000), "no such request: 'nnnn"),
-    "not JSON": (lambda stream: stream.say(b"Heartbeat\0\xff{"), "not a message of the group protocol"),
-    "a reply": (lambda stream: stream.say(b"Heartbeat\0" + encode(p.HeartbeatReply(ErrorCode.NONE))), "not a request"),
+    "not JSON": (lambda stream: stream.say(b"Heartbeat\0\xff{"), "not a Heartbeat"),
+    "a reply": (
+        lambda stream: stream.say(b"Heartbeat\0" + encode(p.HeartbeatReply(ErrorCode.NONE))),
+        "not a Heartbeat",
+    ),
     "huge": (lambda stream: stream.say(b"Heartbeat\0" + b"x" * (MAX_BYTES + 1)), "over the limit"),
 }
 

@@ -11,15 +11,15 @@ import pytest
 from sparkcohort.cli import views
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.batches.snapshot import Snapshot
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
     CommittedPosition,
     JoinGroup,
     JoinGroupReply,
     OffsetCommit,
-    Protocol,
+    ProcessInfo,
     Reply,
+    Subscription,
     SyncGroup,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
@@ -33,7 +33,6 @@ from tests.kit.waiting import wait_until
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 TOPICS = {"orders": 2}
-SAID = {"executor": "2", "host": "10.0.0.12", "cores": 2, "pid": 4002}
 
 
 def ask(coordinator: Coordinator, request: Any) -> Reply:
@@ -47,9 +46,9 @@ def coordinator() -> Iterator[Coordinator]:
     settings = GroupSettings("billing", "r1", 1000, 30_000, 3_000, 1_000, ("cooperative-sticky",))
     running = Coordinator(settings, lambda: TOPICS)
     running.start()
-    metadata = encode_subscription(Subscription(("orders",), json.dumps(SAID).encode()))
-    offered = (Protocol("cooperative-sticky", metadata),)
-    joined = ask(running, JoinGroup("", "i", "address", "10.0.0.12", 30_000, 1_000, "consumer", offered))
+    wants = Subscription(("orders",), process=ProcessInfo("2", "10.0.0.12", 2, 4002))
+    offered = ("cooperative-sticky",)
+    joined = ask(running, JoinGroup("", "i", "address", "10.0.0.12", 30_000, 1_000, offered, wants))
     assert isinstance(joined, JoinGroupReply)
     assert joined.error == ErrorCode.NONE
     ask(running, SyncGroup(joined.member_id, "i", joined.generation))

@@ -39,8 +39,8 @@ class Desk:
 
     def join(self, client_id: str) -> str:
         """A newcomer's join; its id."""
-        said = {"session_timeout_ms": 2 * LIMIT_MS, "rebalance_timeout_ms": LIMIT_MS, "protocol_type": "consumer"}
-        join = p.JoinGroup("", client_id, client_id, "host", protocols=(p.Protocol("range", b""),), **said)  # type: ignore[arg-type]
+        said = {"session_timeout_ms": 2 * LIMIT_MS, "rebalance_timeout_ms": LIMIT_MS}
+        join = p.JoinGroup("", client_id, client_id, "host", protocols=("range",), **said)  # type: ignore[arg-type]
         self.step(p.Received(1, join))
         return self.group.instances[client_id]
 

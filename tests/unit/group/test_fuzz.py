@@ -13,7 +13,7 @@ from tests.kit.tier import of_tier
 
 IDS = st.sampled_from(["", "a-1", "i-2", "b-3", "c-4", "i-4", "c-5", "i-5", "x-9"])
 INSTANCES = st.sampled_from([None, None, None, "i", "j"])
-PLANS = st.sampled_from(["", "t0", "t1", "t2", "t0,t1", "t1,t2,t3", "garbage"])
+PLANS = st.sampled_from(["", "t0", "t1", "t2", "t0,t1", "t1,t2,t3"])
 AHEAD = st.sampled_from([0, 0, 0, 0, -1, 1])
 PROTOCOLS = st.sampled_from([("coop",), ("coop",), ("coop", "range"), ("range", "coop"), ("range",), ()])
 METAS = st.sampled_from(["", "", "x"])

@@ -71,14 +71,6 @@ def test_claims_of_what_is_not_owned_count_for_nothing() -> None:
     assert owned(desk, "b-3") == {"t2": 2}
 
 
-def test_bytes_that_cannot_be_read_name_nothing() -> None:
-    """Unreadable metadata claims nothing, an unreadable assignment gives nothing."""
-    desk = stable()
-    rejoin(desk, {"a-1": "t0", "i-2": "t1", "b-3": "garbage"}, {"a-1": "t0", "i-2": "garbage"})
-    assert owned(desk, "b-3") == {}
-    assert owned(desk, "i-2") == {"t1": 2}
-
-
 def test_partitions_are_judged_one_by_one() -> None:
     """One commit, three verdicts; what is refused is counted and explained."""
     desk = stable()

@@ -10,17 +10,17 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_desk import (
     Desk,
-    assignment,
     beat,
     commit,
     completing,
     emptied,
     join,
     leave,
-    metadata,
     preparing,
     stable,
+    subscription,
     sync,
+    tp,
 )
 
 
@@ -69,16 +69,16 @@ def test_protocol_of_most_votes_among_those_all_support() -> None:
     assert desk.joined(last).protocol_name == "coop"
 
 
-def test_leader_gets_all_metadata_and_followers_none() -> None:
-    """The first joiner leads and is sent each member's metadata for the chosen protocol."""
+def test_leader_gets_all_subscriptions_and_followers_none() -> None:
+    """The first joiner leads and is sent what each member wants."""
     desk = Desk()
     desk.enter("a", meta="A")
     follower = desk.ask(join("", "s", "i", meta="S"))
     leader = desk.ask(join("a-1", "a", meta="A"))
     assert desk.joined(follower).members == ()
     assert desk.joined(leader).members == (
-        p.JoinedMember("a-1", "a", metadata("A")),
-        p.JoinedMember("i-2", "i", metadata("S")),
+        p.JoinedMember("a-1", "a", subscription("A")),
+        p.JoinedMember("i-2", "i", subscription("S")),
     )
 
 
@@ -204,13 +204,13 @@ def test_late_syncs_are_owed_in_a_stable_group_too() -> None:
 
 
 def test_the_plan_reaches_everyone() -> None:
-    """The leader's sync answers all parked ones; whoever it leaves out gets empty bytes; unknown members are dropped."""
+    """The leader's sync answers all parked ones; whoever it leaves out gets an empty one; unknown members are dropped."""
     desk = completing()
     follower = desk.ask(sync("b-3", 2))
     leader = desk.ask(sync("a-1", 2, {"a-1": "t0", "x-9": "t1"}))
-    assert desk.synced(leader).assignment == assignment("t0")
-    assert desk.synced(follower).assignment == b""
-    assert desk.synced(desk.ask(sync("i-2", 2, instance="i"))).assignment == b""
+    assert desk.synced(leader).assignment == (tp("t0"),)
+    assert desk.synced(follower).assignment == ()
+    assert desk.synced(desk.ask(sync("i-2", 2, instance="i"))).assignment == ()
     assert set(desk.group.assignments) == {"a-1", "i-2", "b-3"}
 
 
@@ -324,7 +324,7 @@ def test_a_sync_that_the_next_join_phase_overtook_is_answered() -> None:
     desk.ask(join("b-3", "b", meta="new", claims=""))
     late = desk.ask(sync("i-2", 2, instance="i"))
 
-    assert desk.synced(late).assignment == assignment("t1")
+    assert desk.synced(late).assignment == (tp("t1"),)
     assert "i-2" in desk.pushed()
 
 

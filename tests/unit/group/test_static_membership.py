@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from tests.kit.group_desk import Desk, assignment, beat, commit, completing, join, leave, preparing, stable, sync, tp
+from tests.kit.group_desk import Desk, beat, commit, completing, join, leave, preparing, stable, sync, tp
 
 
 def test_takeover_in_a_stable_group_moves_nothing() -> None:
@@ -15,7 +15,7 @@ def test_takeover_in_a_stable_group_moves_nothing() -> None:
     assert (reply.error, reply.member_id, reply.generation) == (ErrorCode.NONE, "i-4", 2)
     assert (desk.group.state, desk.group.generation, desk.pushed()) == ("Stable", 2, ())
     assert desk.removed() == ("i-2",)
-    assert desk.synced(desk.ask(sync("i-4", 2, instance="i"))).assignment == assignment("t1")
+    assert desk.synced(desk.ask(sync("i-4", 2, instance="i"))).assignment == (tp("t1"),)
     assert g.owned(desk.group, "i-4") == {tp("t1"): 2}
     assert desk.members() == ("a-1", "i-4", "b-3")
 

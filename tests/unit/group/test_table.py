@@ -20,10 +20,6 @@ FENCED = "FENCED_INSTANCE_ID"
 OTHER = "INCONSISTENT_GROUP_PROTOCOL"
 
 
-def _sync(protocol_type: str | None, name: str | None, generation: int = 2) -> p.SyncGroup:
-    return p.SyncGroup("b-3", "b", generation, protocol_type, name)
-
-
 # What is asked; the answer in Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.  {g}: the group's generation.
 ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "join, newcomer": (join(client="c"), ("NONE", PARKED, PARKED, PARKED, GONE)),
@@ -35,11 +31,9 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "join, leader changed": (join("a-1", "a", meta="x"), (UNKNOWN, "NONE", PARKED, PARKED, GONE)),
     "join, fenced static": (join("b-3", "b", "i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "join, unknown instance": (join("b-3", "b", "j"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
-    "join, other protocol type": (join("b-3", protocol_type="connect"), (OTHER, OTHER, OTHER, OTHER, GONE)),
     "join, no common protocol": (join("b-3", protocols=("x",)), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
     "join, takeover, no common protocol": (join("", "s", "i", protocols=("x",)), ("NONE", OTHER, OTHER, OTHER, GONE)),
     "join, no protocol": (join("b-3", protocols=()), (OTHER, OTHER, OTHER, OTHER, GONE)),
-    "join, other type before unknown": (join("x-9", protocol_type="connect"), (OTHER, OTHER, OTHER, OTHER, GONE)),
     "join, static id of another": (join("a-1", "a", "i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "join, session too short": (join("b-3", session_timeout_ms=0), ("INVALID_SESSION_TIMEOUT",) * 4 + (GONE,)),
     "join, session before protocols": (
@@ -53,10 +47,6 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "sync, fenced": (sync("b-3", 2, instance="i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "sync, fenced before unknown": (sync("x-9", 9, instance="i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "sync, old generation": (sync("b-3", 1), (UNKNOWN, STALE, STALE, STALE, GONE)),
-    "sync, other protocol type": (_sync("connect", None), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
-    "sync, other protocol": (_sync("consumer", "range"), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
-    "sync, no protocol named": (_sync(None, None), (UNKNOWN, REBALANCING, PARKED, "NONE", GONE)),
-    "sync, stale before other protocol": (_sync("connect", None, 1), (UNKNOWN, STALE, STALE, STALE, GONE)),
     "heartbeat": (beat("b-3", 2), (UNKNOWN, REBALANCING, "NONE", "NONE", GONE)),
     "heartbeat, unknown": (beat("x-9", 2), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "heartbeat, fenced": (beat("b-3", 2, "i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),

@@ -22,7 +22,6 @@ from sparkcohort.runtime.kafka.cluster_messages import (
     topic_ids,
 )
 from sparkcohort.runtime.kafka.fetch_messages import NO_ID, MalformedResponse, Metadata, Node, Topic, metadata_request
-from sparkcohort.runtime.protocol.consumer_protocol import encode_assignment
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.packed import int16, int32, int64
@@ -76,7 +75,7 @@ def test_a_groups_coordinator() -> None:
     assert CoordinatorQuestion("g").read(COORDINATOR, 7) == CoordinatorAddress(0, Node("h", 9092))
 
 
-ASSIGNMENT = encode_assignment((TopicPartition("t", 3),))
+ASSIGNMENT = int16(1) + int32(1) + int16(1) + b"t" + int32(1) + int32(3) + int32(-1)
 GROUP = b"".join(
     (
         int32(8) + b"\0" + int32(0) + b"\2" + int16(0) + b"\2g" + b"\7Stable" + b"\1" + b"\1" + b"\3",

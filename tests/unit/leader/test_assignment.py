@@ -1,4 +1,4 @@
-"""The leader: bytes in, bytes out, and no plan that breaks a promise."""
+"""The leader: subscriptions in, partitions out, and no plan that breaks a promise."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from sparkcohort.assignors.api import NO_RACKS, Racks
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.sticky import balance_partitions
 from sparkcohort.runtime.leader import assignment
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from sparkcohort.runtime.protocol.messages import JoinedMember, Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit import groups
 from tests.kit.own_assignors import Own
 
 
-def joined(member: str, said: MemberSubscription) -> assignment.JoinedMember:
+def joined(member: str, said: MemberSubscription) -> JoinedMember:
     """A member as the coordinator hands it to the leader."""
-    metadata = encode_subscription(Subscription(said.topics, rack=said.rack))
-    return assignment.JoinedMember(member, said.instance_id or member, metadata)
+    return JoinedMember(member, said.instance_id or member, Subscription(said.topics, rack=said.rack or ""))
 
 
 def known(members: groups.Members) -> dict[str, dict[TopicPartition, int]]:
@@ -35,17 +34,12 @@ def known(members: groups.Members) -> dict[str, dict[TopicPartition, int]]:
     }
 
 
-def decoded(assignments: assignment.Assignments) -> dict[str, tuple[TopicPartition, ...]]:
-    """Assignments as values."""
-    return {member: decode_assignment(data) for member, data in assignments}
-
-
 def planned(
     name: str, members: groups.Members, topics: Mapping[str, int], **more: Any
 ) -> dict[str, tuple[TopicPartition, ...]]:
     """What the leader gives these members."""
     said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
-    return decoded(assignment.plan(name, said, topics, **more).assignments)
+    return dict(assignment.plan(name, said, topics, **more).assignments)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -60,16 +54,6 @@ def test_whatever_the_assignor_nobody_starts_what_another_holds(
         for partition in partitions:
             others = [m for m, said in members.items() if m != member and partition in said.owned]
             assert not others or partition in members[member].owned
-
-
-@pytest.mark.parametrize("block", [1, 5])
-@given(topics=groups.topics(), members=groups.members())
-def test_what_is_written_in_blocks_is_as_in_one(block: int, topics: dict[str, int], members: groups.Members) -> None:
-    """A large group's assignments are written some members at a time."""
-    whole = assignment.plan("cooperative-sticky", members, topics)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assignment, "_BLOCK", block)
-        assert assignment.plan("cooperative-sticky", members, topics) == whole
 
 
 def test_a_partition_that_the_coordinator_knows_to_be_owned_is_held_back() -> None:
@@ -161,28 +145,20 @@ def test_members_that_an_assignor_leaves_out_get_an_empty_assignment(monkeypatch
     assert planned("fixed", dict.fromkeys("ba", MemberSubscription(("t",))), {"t": 1}) == {"a": (("t", 0),), "b": ()}
 
 
-def test_an_unreadable_member_costs_nobody_anything() -> None:
-    """It gets nothing and keeps what it is known to have until it has given that up; the others get the rest."""
-    members = [assignment.JoinedMember("m-1", "m", b"\0"), joined("m-2", MemberSubscription(("t",)))]
-    said = assignment.subscriptions(members, {"m-1": {TopicPartition("t", 2): 4}})
-    assert decoded(assignment.plan("range", said, {"t": 4}).assignments) == {
-        "m-1": (),
-        "m-2": (("t", 0), ("t", 1), ("t", 3)),
-    }
 
 
 def test_keeping_moves_nothing() -> None:
     """When no plan can be had, everybody keeps what it is known to have and nobody gets anything new."""
     since = {"a": {TopicPartition("t", 5): 4, TopicPartition("t", 0): 3}}
     members = [joined(name, MemberSubscription(("t",))) for name in "ab"]
-    assert decoded(assignment.keep_owned(members, since)) == {"a": (("t", 0), ("t", 5)), "b": ()}
+    assert dict(assignment.keep_owned(members, since)) == {"a": (("t", 0), ("t", 5)), "b": ()}
 
 
 def test_nothing_for_a_stranger_is_nothing() -> None:
     """An own assignor may remember members that are gone, as long as they get nothing."""
     own = {"fixed": Fixed({"a": (("t", 0),), "gone": ()})}
     given = assignment.plan("fixed", {"a": MemberSubscription(("t",))}, {"t": 1}, assignors=own).assignments
-    assert decoded(given) == {"a": (("t", 0),)}
+    assert dict(given) == {"a": (("t", 0),)}
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -220,7 +196,7 @@ def test_topics_read_in_part_are_shared_in_part() -> None:
 def test_what_no_longer_exists_withholds_nothing_else() -> None:
     """Partitions of somebody who is waited for may be gone with their topic: all others are given out."""
     members = {"a": MemberSubscription(("t",))}
-    stays = decoded(assignment.assign_free(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
+    stays = dict(assignment.assign_free(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
     assert stays == {"a": (("t", 0), ("t", 2))}
 
 
@@ -285,5 +261,5 @@ def test_what_is_free_does_not_go_to_who_is_barred_while_somebody_is_waited_for(
         "b": MemberSubscription(("t",), (("t", 1), ("t", 2)), 1),
     }
     said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
-    given = decoded(assignment.assign_free(said, {"t": 4}, barred={"a": barred_from(0, 3)}))
+    given = dict(assignment.assign_free(said, {"t": 4}, barred={"a": barred_from(0, 3)}))
     assert {member: [tp.partition for tp in mine] for member, mine in given.items()} == {"a": [0], "b": [1, 2, 3]}

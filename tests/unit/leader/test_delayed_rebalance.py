@@ -14,8 +14,7 @@ from sparkcohort.runtime.leader.delayed_rebalance import (
     Round,
     ScheduledRebalance,
 )
-from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
-from sparkcohort.runtime.protocol.messages import JoinedMember
+from sparkcohort.runtime.protocol.messages import JoinedMember, Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 DELAY_MS = 30_000
@@ -118,7 +117,7 @@ class PartitionLeader:
         }
         this = Round(self.protocol, [*asked, _driver()], self.topics, owned, self.settled, self.only)
         assignments, self.leader_state = delayed_rebalance.lead(self.leader_state, this, now_ms, delay_ms)
-        given = {m: tuple(tp.partition for tp in decode_assignment(data)) for m, data in assignments}
+        given = {m: tuple(tp.partition for tp in mine) for m, mine in assignments}
         assert given.pop("driver") == ()
         if not applied:
             return given
@@ -140,12 +139,12 @@ class PartitionLeader:
 
 
 def _joined(member: str) -> JoinedMember:
-    return JoinedMember(member, member, encode_subscription(Subscription(("t",))))
+    return JoinedMember(member, member, Subscription(("t",)))
 
 
 def _driver() -> JoinedMember:
     """The leader itself: it wants nothing, so it is nobody to wait for and gets nothing."""
-    return JoinedMember("driver", "driver", encode_subscription(Subscription((), None, (), -1, None)))
+    return JoinedMember("driver", "driver", Subscription())
 
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
@@ -332,12 +331,11 @@ def test_topics_read_in_part_wait_in_part() -> None:
 
 def test_racks_reach_the_assignor() -> None:
     """Of the partitions that are read, by their numbers in Kafka."""
-    wants = {rack: encode_subscription(Subscription(("t",), rack=rack)) for rack in "xy"}
-    members = [JoinedMember(f"in-{rack}", rack, metadata) for rack, metadata in wants.items()]
+    members = [JoinedMember(f"in-{rack}", rack, Subscription(("t",), rack=rack)) for rack in "xy"]
     where = {"t": [(), ("y",), (), ("x",)]}
     this = Round("cooperative-sticky", members, {"t": 4}, {}, {}, {"t": [1, 3]}, where)
     given_out = dict(delayed_rebalance.lead(LeaderState(), this, 0, DELAY_MS)[0])
-    numbers = {name: [tp.partition for tp in decode_assignment(mine)] for name, mine in given_out.items()}
+    numbers = {name: [tp.partition for tp in mine] for name, mine in given_out.items()}
     assert numbers == {"in-x": [3], "in-y": [1]}
 
 

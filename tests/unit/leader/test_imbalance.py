@@ -10,7 +10,7 @@ from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.leader.imbalance import Balance, ImbalanceWatch
 from tests.kit import groups
-from tests.unit.leader.test_assignment import decoded, joined, known
+from tests.unit.leader.test_assignment import joined, known
 
 AFTER_MS = 60_000
 FOUND = Relief("m", 2.0, 1)
@@ -60,7 +60,7 @@ def a_round(balance: Balance | None) -> delayed_rebalance.Round:
 def given_by(balance: Balance | None) -> dict[str, set[int]]:
     """Who gets what in that round."""
     assignments, _ = delayed_rebalance.lead(delayed_rebalance.LeaderState(), a_round(balance), 0, 0, ASSIGNORS)
-    return {member: {tp.partition for tp in tps} for member, tps in decoded(assignments).items()}
+    return {member: {tp.partition for tp in tps} for member, tps in assignments}
 
 
 def test_the_leader_goes_by_what_it_knows_and_moves_only_what_it_may() -> None:

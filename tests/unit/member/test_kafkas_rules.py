@@ -9,7 +9,6 @@ from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.member.machine import MemberState
 from sparkcohort.runtime.member.state import timeout_ms
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.member_stage import (
@@ -28,8 +27,7 @@ from tests.kit.member_stage import (
 def said(actions: tuple[m.MemberAction, ...]) -> tuple[str, frozenset[TopicPartition], int]:
     """What a join says: id, claims, and the generation of the claims."""
     request = sent_join(actions)
-    subscription = decode_subscription(request.protocols[0].metadata)
-    return request.member_id, frozenset(subscription.owned), subscription.generation
+    return request.member_id, frozenset(request.subscription.owned), request.subscription.generation
 
 
 def at_every_request(
@@ -211,7 +209,7 @@ def test_a_static_member_in_its_old_place_takes_the_assignment_of_the_current_ge
     at = stage(MemberState.UNJOINED)
     join = sent_join(at(m.Start()))
     assert (join.member_id, join.group_instance_id) == ("", "a")
-    assert sent(at(joined(7))) == p.SyncGroup("a-1", "a", 7, "consumer", "range", ())
+    assert sent(at(joined(7))) == p.SyncGroup("a-1", "a", 7)
     assert at(synced(0, 1)) == (m.Assigned(dict.fromkeys(sorted(tps(0, 1)), 7)),)
     assert at.member.state is MemberState.STABLE
     request = m.commit(at.member, dict.fromkeys(tps(0), 50))

@@ -7,7 +7,6 @@ import pytest
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.member.machine import MemberState
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.member_stage import Stage, beaten, joined, sent, sent_join, stage, synced, tps
@@ -17,15 +16,15 @@ def test_a_new_member_joins_without_an_id() -> None:
     """It offers its assignors and claims nothing."""
     at = Stage()
     first = sent_join(at(m.Start()))
-    assert (first.member_id, [x.name for x in first.protocols]) == ("", ["cooperative-sticky", "range"])
-    said = decode_subscription(first.protocols[0].metadata)
+    assert (first.member_id, first.protocols) == ("", ("cooperative-sticky", "range"))
+    said = first.subscription
     assert (said.topics, said.owned, said.generation, said.rack) == (("t",), (), -1, "r1")
 
 
 def test_a_follower_syncs_and_owns_what_it_is_assigned() -> None:
     """Each partition is owned since the generation in which it was added."""
     at = stage(MemberState.JOINING)
-    assert sent(at(joined(7))) == p.SyncGroup("a-1", "a", 7, "consumer", "range", ())
+    assert sent(at(joined(7))) == p.SyncGroup("a-1", "a", 7)
     assert at(synced(0, 1)) == (m.Assigned(dict.fromkeys(sorted(tps(0, 1)), 7)),)
     assert at.member.owned == dict.fromkeys(sorted(tps(0, 1)), 7)
 
@@ -33,19 +32,19 @@ def test_a_follower_syncs_and_owns_what_it_is_assigned() -> None:
 def test_a_leader_computes_then_syncs_with_the_plan() -> None:
     """Only the leader is asked to compute; a plan of an older generation is dropped."""
     at = stage(MemberState.JOINING)
-    members = (p.JoinedMember("a-1", "a", b"x"),)
-    reply = p.JoinGroupReply(ErrorCode.NONE, 3, "consumer", "range", "a-1", "a-1", members)
+    members = (p.JoinedMember("a-1", "a", p.Subscription()),)
+    reply = p.JoinGroupReply(ErrorCode.NONE, 3, "range", "a-1", "a-1", members)
     assert at(m.Replied(reply)) == (m.ComputeAssignment("range", members, 3),)
-    assert at(m.AssignmentComputed((("a-1", b"old"),), 2)) == ()
-    request = sent(at(m.AssignmentComputed((("a-1", b"new"),), 3)))
+    assert at(m.AssignmentComputed((("a-1", ()),), 2)) == ()
+    request = sent(at(m.AssignmentComputed((("a-1", (TopicPartition("t", 0),)),), 3)))
     assert isinstance(request, p.SyncGroup)
-    assert request.assignments == (("a-1", b"new"),)
+    assert request.assignments == (("a-1", (TopicPartition("t", 0),)),)
 
 
 def test_a_rejoin_gives_nothing_up() -> None:
     """Cooperative: a member joins with all that it owns, and its generation."""
     at = stage(MemberState.STABLE)
-    said = decode_subscription(sent_join(at(m.Pushed("b joined"))).protocols[0].metadata)
+    said = sent_join(at(m.Pushed("b joined"))).subscription
     assert (frozenset(said.owned), said.generation) == (tps(0, 1, 2), 2)
 
 
@@ -55,7 +54,7 @@ def test_revoke_then_assign_then_rejoin() -> None:
     at(m.Pushed("x"), joined(3))
     assert at(synced(0, 5)) == (m.Revoke(tps(1, 2)), m.Assigned({TopicPartition("t", 5): 3}))
     assert at.member.owned.keys() == tps(0, 1, 2, 5)
-    said = decode_subscription(sent_join(at(m.RevocationDone())).protocols[0].metadata)
+    said = sent_join(at(m.RevocationDone())).subscription
     assert frozenset(said.owned) == tps(0, 5)
     assert at.member.owned == {TopicPartition("t", 0): 1, TopicPartition("t", 5): 3}
 
@@ -90,8 +89,8 @@ def test_membership_lost(error: ErrorCode, member_id: str, by: str) -> None:
     assert actions[0] == m.PartitionsLost(tps(0, 1, 2))
     request = sent_join(actions)
     assert request.member_id == member_id
-    assert decode_subscription(request.protocols[0].metadata).owned == ()
-    assert decode_subscription(request.protocols[0].metadata).generation == -1
+    assert request.subscription.owned == ()
+    assert request.subscription.generation == -1
 
 
 FATAL = (
@@ -124,7 +123,7 @@ def test_a_sync_answered_with_a_rebalance_rejoins() -> None:
     """REBALANCE_IN_PROGRESS keeps everything and joins again."""
     at = stage(MemberState.STABLE)
     actions = at(m.Pushed("x"), joined(3), synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
-    assert frozenset(decode_subscription(sent_join(actions).protocols[0].metadata).owned) == tps(0, 1, 2)
+    assert frozenset(sent_join(actions).subscription.owned) == tps(0, 1, 2)
 
 
 def test_a_join_made_void_is_repeated_after_a_while() -> None:
@@ -267,7 +266,7 @@ def test_new_topics_lead_to_a_rejoin(state: MemberState) -> None:
         actions = at(synced())
     elif state is MemberState.SYNCING:
         actions = at(synced(0))
-    assert decode_subscription(sent_join(actions).protocols[0].metadata).topics == ("t", "u")
+    assert sent_join(actions).subscription.topics == ("t", "u")
     assert at(m.Resubscribe(("t", "u"))) == ()
 
 
@@ -296,14 +295,6 @@ def test_who_leaves(joined_already: bool) -> None:
     leaving = p.LeaveGroup((p.LeavingMember("a-1", "a", "done"),))
     assert at(m.Stop("done")) == ((m.Send(leaving),) if joined_already else ())
     assert at.member.state is MemberState.LEFT
-
-
-def test_an_assignment_that_cannot_be_read_ends_the_member() -> None:
-    """A leader that speaks another embedded protocol is an error, never an empty assignment."""
-    at = stage(MemberState.SYNCING)
-    (failed,) = at(m.Replied(p.SyncGroupReply(ErrorCode.NONE, assignment=b"\x00")))
-    assert isinstance(failed, m.Failed)
-    assert failed.error is ErrorCode.INVALID_REQUEST
 
 
 EVENTS: tuple[m.MemberEvent, ...] = (

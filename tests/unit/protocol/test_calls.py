@@ -10,12 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 R = (Range("t", 0, 5, 9),)
 BAD = (calls.MalformedCount("t", "syntax", 2),)
 DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, recreated=("t",), bad=BAD)
+WANTS = p.Subscription(("t",), (TopicPartition("t", 0),), 3, "r", p.ProcessInfo("1", "h", 2, 7, "a"))
 VALUES = [
+    p.JoinGroup("", "i", "c", "h", 1, 2, ("range", "x"), WANTS, "new"),
+    p.SyncGroup("m", "i", 3, (("m", (TopicPartition("t", 0),)), ("n", ()))),
+    p.Heartbeat("m", "i", 3),
+    p.LeaveGroup((p.LeavingMember("m", "i", "bye"), p.LeavingMember("", "i"))),
+    p.OffsetCommit("m", "i", 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
+    p.OffsetFetch((TopicPartition("t", 1),)),
+    p.JoinGroupReply(ErrorCode.NONE, 4, "range", "m", "m", (p.JoinedMember("m", "i", WANTS),)),
+    p.LeaveGroupReply(ErrorCode.NONE, ((p.LeavingMember("m", "i"), ErrorCode.UNKNOWN_MEMBER_ID),)),
+    p.OffsetCommitReply(((TopicPartition("t", 0), ErrorCode.ILLEGAL_GENERATION),), "story"),
+    p.OffsetFetchReply(ErrorCode.NONE, ((TopicPartition("t", 0), -1),)),
     calls.Claim("p", 3, "a", "no JVM above", "h", "id", 17),
     calls.ClaimReply(R, (5,), 7, {"t": "id"}, agent=True),
     calls.ClaimReply(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
@@ -44,7 +57,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_every_call_comes_back_as_it_was(value: calls.Call) -> None:
+def test_every_call_comes_back_as_it_was(value: p.Message) -> None:
     """Of the same type; with a field more, or another's type, it doesn't."""
     sent = calls.encode(value)
     assert calls.decode(sent, type(value)) == value
@@ -56,12 +69,42 @@ def test_every_call_comes_back_as_it_was(value: calls.Call) -> None:
 
 
 @given(st.sampled_from(VALUES), st.binary() | st.recursive(st.none() | st.integers() | st.floats(), st.lists).map(repr))
-def test_anything_is_a_call_or_a_call_error(value: calls.Call, said: bytes | str) -> None:
+def test_anything_is_a_call_or_a_call_error(value: p.Message, said: bytes | str) -> None:
     """There is no third way."""
     try:
         calls.decode(said if isinstance(said, bytes) else said.encode(), type(value))
     except calls.CallError as error:
         assert len(str(error)) < 400
+
+
+BEAT = b'{"member_id":"m","group_instance_id":"i","generation":'
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (p.Heartbeat, b'{"member_id":"m"}'),
+        (p.Heartbeat, BEAT + b"true}"),
+        (p.Heartbeat, BEAT + b"1.0}"),
+        (p.Heartbeat, BEAT + b"9223372036854775808}"),
+        (p.Heartbeat, BEAT + b"9" * 5_000 + b"}"),
+        (p.Heartbeat, BEAT.replace(b'"m"', b'"' + b"m" * 0x8000 + b'"') + b"1}"),
+        (p.Heartbeat, BEAT.replace(b'"m"', b'"\\ud800"') + b"1}"),
+        (p.Heartbeat, b"[" * 100_000),
+        (p.Heartbeat, b"\xff\xfe"),
+        (p.OffsetFetch, b'{"partitions":[["t",0,1]]}'),
+        (p.OffsetCommit, BEAT + b'1,"offsets":[["t",-1,0,1]]}'),
+        (p.OffsetCommit, BEAT + b'1,"offsets":[["t",0,-1,1]]}'),
+        (p.JoinGroupReply, b'{"error":9999}'),
+        (p.JoinGroup, calls.encode(VALUES[0]).replace(b'"cores":2', b'"cores":0')),
+        (p.JoinGroup, calls.encode(VALUES[0]).replace(b'"cores":2', b'"cores":100000000')),
+        (p.JoinGroup, calls.encode(VALUES[0]).replace(b'"pid":7', b'"pid":true')),
+    ],
+)
+def test_what_is_no_value_of_the_group_is_refused(kind: type[p.Message], data: bytes) -> None:
+    """So the core never meets it."""
+    with pytest.raises(calls.CallError):
+        calls.decode(data, kind)
 
 
 def test_what_is_no_text_does_not_keep_a_task_from_its_slot() -> None:

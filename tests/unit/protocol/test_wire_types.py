@@ -14,7 +14,7 @@ from tests.kit.sources import nodes
 ROOT = Path(__file__).resolve().parents[3]
 HALF_WAY = """
 import sys, threading
-from sparkcohort.runtime.protocol import calls, codec
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.agent import agent_config
 
 half_way, came = threading.Event(), threading.Event()

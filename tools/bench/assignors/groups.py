@@ -101,30 +101,19 @@ def _name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """One run: seconds, and how many partitions went to how many encoded bytes."""
+    """One run: seconds, and how many partitions were assigned."""
 
     seconds: float
     partitions: int
-    encoded: int
 
 
 def run(asked: Cell, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Took:
-    """What the leader does, from every member's subscription to every member's encoded assignment."""
+    """What the leader does, from every member's subscription to every member's assignment."""
     gc.collect()
     began = time.perf_counter()
     plan = assignment.plan(asked.assignor, members, topics)
     took = time.perf_counter() - began
-    return Took(took, sum(_count(data) for _, data in plan.assignments), sum(len(data) for _, data in plan.assignments))
-
-
-def _count(data: bytes) -> int:
-    """How many partitions an encoded assignment has."""
-    at, count = 6, 0
-    for _ in range(int.from_bytes(data[2:6], "big")):
-        at += 2 + int.from_bytes(data[at : at + 2], "big")
-        mine = int.from_bytes(data[at : at + 4], "big")
-        at, count = at + 4 + 4 * mine, count + mine
-    return count
+    return Took(took, sum(len(partitions) for _, partitions in plan.assignments))
 
 
 def peak(asked: Cell, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> int:
@@ -151,7 +140,7 @@ def serve() -> None:
             print("ready", flush=True)
         elif command == "run":
             took = run(asked, topics, members)
-            print(f"took {took.seconds * 1e9:.0f} {took.partitions} {took.encoded}", flush=True)
+            print(f"took {took.seconds * 1e9:.0f} {took.partitions}", flush=True)
         else:
             print(f"peak {peak(asked, topics, members)}", flush=True)
 

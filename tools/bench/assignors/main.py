@@ -1,4 +1,4 @@
-"""``make bench-assignors``: our assignors beside Kafka's own, from subscriptions to encoded assignments."""
+"""``make bench-assignors``: our assignors beside Kafka's own, from subscriptions to assignments."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(quick: bool, rounds: int | None, only: tuple[str, ...], minutes: float,
 
     A cell is assignor/subscriptions/members x partitions per member/topics/event.  Subscriptions are equal, or
     unequal: every member leaves out every fifth topic.  Events: a fresh group, one member joins, one leaves; of an event
-    the first round is measured.  Time runs from every member's subscription, as a value, to every member's encoded assignment.
+    the first round is measured.  Time runs from every member's subscription, as a value, to every member's assignment: values with us, bytes with Kafka.
     A side whose runs of a cell took 6 s in all is not run again there, and a first run that long counts.
     Memory is the peak beside the subscriptions, in a run of its own.  A side that does not answer in time is left out
     there and in larger cells of the kind.

@@ -17,7 +17,6 @@ from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.simulate.outcome import simulate
 from sparkcohort.runtime.leader import assignment
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
-from sparkcohort.runtime.protocol.consumer_protocol import decode_assignment
 from tests.kit import groups
 from tests.kit import plain_simulation as plain
 
@@ -69,7 +68,7 @@ def test_an_answer_is_judged_as_the_group_does(answer: Any, cooperative: bool) -
     own = Own(answer, cooperative=cooperative)
     try:
         plan = assignment.plan("own", members, case.topics, assignors={"own": own})
-        said = {name: tuple(decode_assignment(mine)) for name, mine in plan.assignments}
+        said = dict(plan.assignments)
     except (ValueError, KeyError, SystemExit) as error:
         with pytest.raises(InvalidAssignment) as refused:
             simulate(case, case, own)
