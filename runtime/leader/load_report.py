@@ -7,33 +7,25 @@ partition that falls silent fades, and a pulse (a micro-batch is one) is flatten
 Records are offsets that the query has passed, by whichever reader; bytes are the fetched records' mean size times those.
 The backlog is the log's end, as of the last fetch, less the query's position.
 
-A report is JSON, its ``v`` a version: a reader takes those that it knows.  Figures stand in columns by topic, rounded:
+Figures stand by topic, rounded:
 
->>> encode("m-1", {TopicPartition("t", 0): Load(12.34, 5678.9, 3), TopicPartition("t", 4): Load()})
-b'{"v":1,"member":"m-1","loads":{"t":[[0,4],[12.3,0.0],[5679,0],[3,0]]}}'
->>> decode(_) == ("m-1", {TopicPartition("t", 0): Load(12.3, 5679, 3), TopicPartition("t", 4): Load()})
-True
+>>> report("m-1", {TopicPartition("t", 0): Load(12.34, 5678.9, 3)}).loads
+{'t': (PartitionLoad(partition=0, records=12.3, bytes=5679, backlog=3),)}
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sparkcohort.assignors import Load
-from sparkcohort.assignors.load_weights import credible
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-VERSION: Final = 1
 REPORTS_A_WINDOW: Final = 12
 _LEAST_INTERVAL_MS, _MOST_INTERVAL_MS = 100, 5_000
-
-
-class MalformedReport(ValueError):
-    """Bytes that are no report, or one with figures that no partition has."""
 
 
 class Progress(NamedTuple):
@@ -99,39 +91,10 @@ def _load(meter: Meter) -> Load:
     return Load(rate, rate * mean, backlog)
 
 
-def encode(member_id: str, observed: Mapping[TopicPartition, Load]) -> bytes:
+def report(member_id: str, observed: Mapping[TopicPartition, Load]) -> calls.Loads:
     """A member's report."""
-    columns: dict[str, list[list[float]]] = {}
+    rows: dict[str, list[calls.PartitionLoad]] = {}
     for (topic, number), load in sorted(observed.items()):
-        row = (number, round(load.records, 1), round(load.bytes), load.backlog)
-        for column, value in zip(columns.setdefault(topic, [[], [], [], []]), row, strict=True):
-            column.append(value)
-    report = {"v": VERSION, "member": member_id, "loads": columns}
-    return json.dumps(report, separators=(",", ":")).encode()
-
-
-def decode(data: bytes) -> tuple[str, dict[TopicPartition, Load]]:
-    """The member that reports, and its loads.  Raises MalformedReport."""
-    try:
-        report = json.loads(data)
-        if report["v"] != VERSION:
-            raise MalformedReport(f"a report of loads in version {report['v']!r:.20}: {VERSION} is known")
-        return str(report["member"]), dict(_row(topic, *row) for topic, row in _rows(report["loads"]))
-    except (LookupError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        if isinstance(error, MalformedReport):
-            raise
-        raise MalformedReport(f"not a report of loads: {type(error).__name__}") from None
-
-
-def _rows(columns: Mapping[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
-    return [(topic, row) for topic, four in columns.items() for row in zip(*four, strict=True)]
-
-
-def _row(topic: str, number: Any, *figures: Any) -> tuple[TopicPartition, Load]:
-    if type(number) is not int or any(type(figure) not in (int, float) for figure in figures):
-        raise TypeError(f"a figure of {topic}")
-    records, size, backlog = figures
-    load = Load(records, size, backlog)
-    if type(backlog) is not int or not credible(load):
-        raise MalformedReport(f"a report of loads: {topic}-{number} has {load}, which no partition can have"[:200])
-    return TopicPartition(topic, number), load
+        row = calls.PartitionLoad(number, round(load.records, 1), round(load.bytes), load.backlog)
+        rows.setdefault(topic, []).append(row)
+    return calls.Loads(member_id, {topic: tuple(loads) for topic, loads in rows.items()})

@@ -38,6 +38,7 @@ MAX_SOURCES: Final = 1_000
 """Sources of one streaming query."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Rate: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_COUNT)]
 Offset: TypeAlias = Natural
 Size: TypeAlias = Natural
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, lt=MAX_WAITED_MS)]
@@ -247,6 +248,22 @@ class RecordTimestamps(Call, frozen=True):
 
     member: String
     records: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)] = field(name="seen")
+
+
+class PartitionLoad(NamedTuple):
+    """The load of a partition: its number, records and bytes per second, records that wait."""
+
+    partition: Int64
+    records: Rate
+    bytes: Rate
+    backlog: Count
+
+
+class Loads(Call, frozen=True):
+    """A member reports what it observes of its partitions, by topic (see ``load_report``)."""
+
+    member: String
+    loads: dict[String, tuple[PartitionLoad, ...]]
 
 
 class AgentFigures(Call, frozen=True):

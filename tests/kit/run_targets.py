@@ -9,13 +9,11 @@ from contextlib import suppress
 
 import msgspec
 
-from sparkcohort.assignors import Load
 from sparkcohort.cli.checkpoint import logs
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.group import journal, validation
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.kafka.cluster_messages import assigned_partitions
-from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls, offsets_json
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
@@ -72,6 +70,7 @@ SAID: tuple[p.Message, ...] = (
     calls.ReadRequest((RANGE,), {}),
     calls.Step(((0, 7),), ((1, "gone"),), rows=True),
     calls.Fetched("m", (calls.WaitedFor("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (T0,)),
+    calls.Loads("m", {"t": (calls.PartitionLoad(0, 1.5, 3, 2),)}),
     calls.BatchCommitted("id", "b", (calls.SourceProgress({"t": {"0": 7}}, calls.OffsetsBehindLatest(0, 3, 1.5)),)),
     calls.PushEvent("rejoin", ("t",), "topics changed", 4),
 )
@@ -89,13 +88,6 @@ def run_calls(data: bytes) -> None:
             calls.check_delivered(found)
         if isinstance(found, calls.ReadRequest):
             calls.check_read(found, {T0})
-
-
-def loads(data: bytes) -> None:
-    """A report of loads, or MalformedReport."""
-    with suppress(load_report.MalformedReport):
-        member, found = load_report.decode(data)
-        assert load_report.decode(load_report.encode(member, found))[0] == member
 
 
 # --- the local sockets ----------------------------------------------------------------------------
@@ -248,7 +240,6 @@ TARGETS = (
     Target("subscription", joins, lambda: [calls.encode(JOIN)], (b'"owned"', b'"process"', b'"cores"')),
     Target("assignment", assignments, lambda: [bytes.fromhex("0003 00000001 0001 74 00000001 00000000 ffffffff")]),
     Target("calls", run_calls, _calls, KEYS),
-    Target("loads", loads, lambda: [load_report.encode("m", {T0: Load(1.5, 3, 2)})]),
     Target("task_request", task_request, _requests, (*KEYS, b'{"token": "token"')),
     Target("offsets", offsets, lambda: [OFFSETS.encode()]),
     Target("checkpoint", checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),

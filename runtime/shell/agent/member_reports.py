@@ -83,7 +83,7 @@ class MemberReports:
             progress = owned.progress()
         self._meters = load_report.observe(self._meters, progress, now_ms, self._window_ms)
         if loads := load_report.loads(self._meters):
-            self._calls.submit(partial(self._call, "Loads", load_report.encode(member_id, loads)))
+            self._submit(load_report.report(member_id, loads))
 
     def _report_figures(self, prefetcher: Prefetcher, member_id: str, _now_ms: int) -> None:
         self._submit(calls.AgentFigures(member_id, *process_figures(), prefetcher.throttled_s()))

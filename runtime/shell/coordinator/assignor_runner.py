@@ -19,11 +19,11 @@ from typing import Any, Final, TypeAlias
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import assignment, delayed_rebalance
+from sparkcohort.runtime.leader.imbalance import LoadWatch
 from sparkcohort.runtime.member.state import ComputeAssignment
 from sparkcohort.runtime.protocol.messages import Assignments
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
-from sparkcohort.runtime.shell.coordinator.load_watch import LoadWatch
 from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.assignor")
@@ -125,13 +125,13 @@ class AssignorRunner:
     def due(self) -> int | None:
         """When another round is due (ms of the group's clock); None if only an event can bring one."""
         due = delayed_rebalance.deadline(self.leader_state)
-        return self._balancing.imbalance.due() if due is None and self._balancing is not None else due
+        return self._balancing.due() if due is None and self._balancing is not None else due
 
     def reason(self, name: Callable[[str], str]) -> Reason:
         """The reason of the round that is due; ``name`` makes a member id readable."""
         if self._balancing is None or delayed_rebalance.deadline(self.leader_state) is not None:
             return delayed_rebalance.reason(self.leader_state, name)
-        return self._balancing.imbalance.request_round(self._now())
+        return self._balancing.request_round(self._now())
 
     def deadline(self) -> int | None:
         """When ``tick`` has something to do (ms of the group's clock); None while nothing is computed."""

@@ -20,7 +20,7 @@ class GroupSettings:
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
     scheduled_rebalance_max_delay_ms: int = 0
-    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``load_watch``)
+    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``imbalance``)
 
     def group_config(self) -> GroupConfig:
         """The configuration of a new group."""

@@ -12,13 +12,12 @@ from typing import TypeAlias
 
 from sparkcohort.assignors import Assignor, Racks
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime.leader import delayed_rebalance
+from sparkcohort.runtime.leader import delayed_rebalance, imbalance
 from sparkcohort.runtime.leader.assignment import Barred, Owned
 from sparkcohort.runtime.member import machine
 from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember, Reply, Request, Tick
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
-from sparkcohort.runtime.shell.coordinator import load_watch
 from sparkcohort.runtime.shell.coordinator.assignor_runner import AssignorRunner
 from sparkcohort.runtime.shell.coordinator.group_loop import GroupLoop
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
@@ -55,8 +54,8 @@ class Leadership:
     ) -> None:
         self.racks = racks
         self.barred: Callable[[], Barred] = dict
-        weighs = load_watch.NAME in settings.assignors
-        self.balancing = load_watch.LoadWatch(*settings.load_balance) if weighs else None
+        weighs = imbalance.NAME in settings.assignors
+        self.balancing = imbalance.LoadWatch(*settings.load_balance) if weighs else None
         self.runner = AssignorRunner(
             settings.group_id,
             assignors,
@@ -135,7 +134,7 @@ class Leadership:
 
     def _round(self, name: str, members: Sequence[JoinedMember]) -> delayed_rebalance.Round:
         topics, owned, previous = self._topics(), self._owned(members), self._group().previous_assignment
-        balance = self.balancing.balance(self._loop.now_ms) if self.balancing and name == load_watch.NAME else None
+        balance = self.balancing.balance(self._loop.now_ms) if self.balancing and name == imbalance.NAME else None
         return delayed_rebalance.Round(
             name, members, topics, owned, previous, self._partitions, self.racks(), balance, self.barred()
         )

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, get_args
 
+from sparkcohort.assignors import Load
 from sparkcohort.runtime.batches.claims import UnknownSlot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
-from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import JoinGroup, LeaveGroup, OffsetFetch, OffsetFetchReply, Request
@@ -242,13 +242,14 @@ class Service:
         return self._agents
 
     def _loads(self, body: bytes) -> bytes:
-        """Take a member's loads; a malformed report is counted and refused."""
-        try:
-            member_id, loads = load_report.decode(body)
-        except load_report.MalformedReport:
-            self._coordinator.counters["Loads", ErrorCode.INVALID_REQUEST.name] += 1
-            raise
-        if not self._coordinator.record_loads(member_id, loads):
+        """Take a member's loads."""
+        report = calls.decode(body, calls.Loads)
+        loads = {
+            TopicPartition(topic, row.partition): Load(row.records, row.bytes, row.backlog)
+            for topic, rows in report.loads.items()
+            for row in rows
+        }
+        if not self._coordinator.record_loads(report.member, loads):
             self._coordinator.counters["Loads", ErrorCode.UNKNOWN_MEMBER_ID.name] += 1
         return _DONE
 

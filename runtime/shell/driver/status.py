@@ -171,7 +171,7 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
     rows = []
     partitions = snapshot.partitions if snapshot else frozenset()
     balancing = coordinator.leadership.balancing
-    racks, loads = coordinator.leadership.racks(), balancing.loads() if balancing else {}
+    racks, loads = coordinator.leadership.racks(), balancing.loads if balancing else {}
     for tp in sorted({*committed, *announced, *partitions}):
         offset, end = committed.get(tp), ends.get(tp)
         owner = infos.get(owners.get(tp, ""))

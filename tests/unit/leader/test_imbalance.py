@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sparkcohort.assignors import ASSIGNORS, Load, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.leader.imbalance import Balance, ImbalanceWatch
+from sparkcohort.runtime.leader.imbalance import Balance, LoadWatch
 from tests.kit import groups
 from tests.unit.leader.test_assignment import joined, known
 
@@ -21,7 +21,7 @@ def test_rounds_are_asked_for_only_after_it_has_lasted_and_never_within_the_time
     looks: list[tuple[int, bool]],
 ) -> None:
     """Whatever is seen when: all looks of the last minute found it, and the last round is a minute ago."""
-    watch, now_ms, asked, seen = ImbalanceWatch(AFTER_MS), 0, [-AFTER_MS], list[tuple[int, bool]]()
+    watch, now_ms, asked, seen = LoadWatch(1.2, AFTER_MS, 5), 0, [-AFTER_MS], list[tuple[int, bool]]()
     for elapsed_ms, found in looks:
         now_ms += elapsed_ms
         at = watch.due()
@@ -31,14 +31,14 @@ def test_rounds_are_asked_for_only_after_it_has_lasted_and_never_within_the_time
             assert at - asked[-1] >= AFTER_MS
             asked.append(at)
             assert str(watch.request_round(at)).startswith("load: m carried 2.0 x the mean for ")
-            watch.end_round()
+            watch.end_round(at)
         watch.record_relief(FOUND if found else None, now_ms)
         seen.append((now_ms, found))
 
 
 def test_a_round_that_could_not_move_anything_is_not_asked_for_at_once_again() -> None:
     """Revoking may be put off: the imbalance still counts, and the next request is a minute later."""
-    watch = ImbalanceWatch(AFTER_MS)
+    watch = LoadWatch(1.2, AFTER_MS, 5)
     watch.record_relief(FOUND, 0)
     assert str(watch.request_round(AFTER_MS)) == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
     assert watch.has_lasted(AFTER_MS)
