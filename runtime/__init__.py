@@ -18,7 +18,7 @@ A batch::
 
 A rebalance::
 
-    a member joins or leaves          ``member``, shell.agent      its machine: heartbeat, join, sync, revoke
+    a member joins or leaves          ``group``, shell.agent       its machine: heartbeat, join, sync, revoke
     the group steps                   ``group``                    the coordinator's machine: table, fencing, two-step revocation
     the leader assigns                ``leader``, ``assignors``    delayed rebalance, load, who reaches which broker
     journal, answers, history         shell.coordinator            the step is in the journal before a member hears of it

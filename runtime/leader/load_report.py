@@ -91,10 +91,10 @@ def _load(meter: Meter) -> Load:
     return Load(rate, rate * mean, backlog)
 
 
-def report(member_id: str, observed: Mapping[TopicPartition, Load]) -> calls.Loads:
+def report(member_id: str, observed: Mapping[TopicPartition, Load]) -> calls.PartitionLoads:
     """A member's report."""
     rows: dict[str, list[calls.PartitionLoad]] = {}
     for (topic, number), load in sorted(observed.items()):
         row = calls.PartitionLoad(number, round(load.records, 1), round(load.bytes), load.backlog)
         rows.setdefault(topic, []).append(row)
-    return calls.Loads(member_id, {topic: tuple(loads) for topic, loads in rows.items()})
+    return calls.PartitionLoads(member_id, {topic: tuple(loads) for topic, loads in rows.items()})

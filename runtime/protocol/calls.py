@@ -259,7 +259,7 @@ class PartitionLoad(NamedTuple):
     backlog: Count
 
 
-class Loads(Call, frozen=True):
+class PartitionLoads(Call, frozen=True):
     """A member reports what it observes of its partitions, by topic (see ``load_report``)."""
 
     member: String

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import member_machine as m
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -30,9 +31,9 @@ ASSIGNORS = ("cooperative-sticky", "range")
 
 def member_config(
     name: str, topics: tuple[str, ...], instance: str | None = None, assignors: tuple[str, ...] = ASSIGNORS
-) -> m.MemberConfig:
+) -> ms.MemberConfig:
     """The configuration of a test's member."""
-    return m.MemberConfig(
+    return ms.MemberConfig(
         client_id=name,
         client_host="host",
         group_instance_id=instance or name,
@@ -49,12 +50,12 @@ class Node:
     """One member's process: the member, what waits to reach it, and whether it runs."""
 
     name: str
-    member: m.Member
-    inbox: deque[m.MemberEvent] = field(default_factory=deque)
+    member: ms.Member
+    inbox: deque[ms.MemberEvent] = field(default_factory=deque)
     dead: bool = False
     frozen: bool = False
     holding: bool = False  # takes its time to give up what it is to give up
-    failed: m.Failed | None = None
+    failed: ms.Failed | None = None
     leader_state: delayed_rebalance.LeaderState = field(default_factory=delayed_rebalance.LeaderState)  # as the leader
 
     @property
@@ -65,7 +66,7 @@ class Node:
     @property
     def ended(self) -> bool:
         """Whether it has left or failed."""
-        return self.member.state in {m.MemberState.LEFT, m.MemberState.FAILED}
+        return self.member.state in {ms.MemberState.LEFT, ms.MemberState.FAILED}
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class World:
 
     def start(self, name: str, topics: tuple[str, ...], instance: str | None = None) -> Node:
         """Start a member process; its instance id is its name, unless it is given."""
-        node = Node(name, m.new_member(member_config(name, topics, instance)))
+        node = Node(name, ms.Member(member_config(name, topics, instance)))
         self.nodes.append(node)
-        node.inbox.append(m.Start())
+        node.inbox.append(ms.Start())
         return node
 
     def node(self, name: str) -> Node:
@@ -112,33 +113,33 @@ class World:
         """Let a member handle the next thing that reached it."""
         self.member_step(node, node.inbox.popleft())
 
-    def member_step(self, node: Node, event: m.MemberEvent) -> None:
+    def member_step(self, node: Node, event: ms.MemberEvent) -> None:
         """Let a member handle an event now."""
         node.member, actions = m.step(node.member, event, self.now_ms)
         for action in actions:
             self._do(node, action)
 
-    def _do(self, node: Node, action: m.MemberAction) -> None:
+    def _do(self, node: Node, action: ms.MemberAction) -> None:
         match action:
-            case m.Send(request):
+            case ms.Send(request):
                 self.requests.append(InFlight(node, request))
-            case m.ComputeAssignment(name, members, generation):
+            case ms.ComputeAssignment(name, members, generation):
                 this = delayed_rebalance.Round(
                     name, members, self.topics, self.group.owned, self.group.previous_assignment
                 )
                 assignments, node.leader_state = delayed_rebalance.lead(
                     node.leader_state, this, self.now_ms, self.max_delay_ms
                 )
-                node.inbox.append(m.AssignmentComputed(assignments, generation))
-            case m.Revoke(partitions):
+                node.inbox.append(ms.AssignmentComputed(assignments, generation))
+            case ms.Revoke(partitions):
                 self.say(f"{_id(node)} is to give up {names(partitions)}")
                 if not node.holding:
-                    node.inbox.append(m.RevocationDone())
-            case m.Assigned(added):
+                    node.inbox.append(ms.RevocationDone())
+            case ms.Assigned(added):
                 self.say(f"{_id(node)} may read {names(added)}")
-            case m.PartitionsLost(partitions):
+            case ms.PartitionsLost(partitions):
                 self.say(f"{node.name} has lost {names(partitions)}")
-            case m.Failed(error, message):
+            case ms.Failed(error, message):
                 node.failed = action
                 self.say(f"{node.name} has failed: {error.name}, {message}")
 
@@ -177,7 +178,7 @@ class World:
         asked, self.asked = self.asked, {}
         for flight in asked.values():
             if not flight.node.dead:
-                flight.node.inbox.append(m.Unreachable(type(flight.request).__name__))
+                flight.node.inbox.append(ms.Unreachable(type(flight.request).__name__))
         self.crash_on = ""
         self.group = self.replayed = replay(self.first, self.journal)
         actions = self.group_step(p.Resume(1_000 * self._runs))
@@ -192,11 +193,11 @@ class World:
             if isinstance(action.reply, p.OffsetCommitReply):
                 self.commits.append(action.reply)
             if not flight.node.dead:
-                flight.node.inbox.append(m.Replied(action.reply, flight.request))
+                flight.node.inbox.append(ms.Replied(action.reply, flight.request))
         elif isinstance(action, p.PushRejoin):
             for node in self.nodes:
                 if node.member.member_id == action.member_id and not node.dead:
-                    node.inbox.append(m.Pushed(action.reason, action.generation))
+                    node.inbox.append(ms.Pushed(action.reason, action.generation))
 
     def _check_answers(self) -> None:
         parked = {*self.group.joins.values(), *self.group.syncs.values()}
@@ -265,7 +266,7 @@ class World:
         if topics.keys() != self.topics.keys():
             for node in self.nodes:
                 if node.member.config.topics and not node.dead:
-                    node.inbox.append(m.Resubscribe(tuple(sorted(topics))))
+                    node.inbox.append(ms.Resubscribe(tuple(sorted(topics))))
         self.topics = dict(topics)
         self.group_step(p.Trigger(Reason(Cause.TOPICS_CHANGED)))
 
@@ -287,7 +288,7 @@ class World:
         members = [n.member for n in self.nodes if n.running]
         quiet = not self.requests and not any(n.inbox for n in self.nodes if n.running)
         synced = self.group.state is g.GroupState.STABLE and not self.group.unsynced
-        return quiet and synced and all(x.state is m.MemberState.STABLE for x in members)
+        return quiet and synced and all(x.state is ms.MemberState.STABLE for x in members)
 
     def check_settled(self) -> None:
         """The laws of a settled group: I2 (but for what waits for a replacement), I3, and that members and group agree."""
@@ -385,7 +386,7 @@ def static_restart(world: World, node: Node) -> Node:
     world.kill(node)
     config = node.member.config
     again = replace(
-        node, name=node.name, member=m.new_member(config), inbox=deque([m.Start()]), dead=False, holding=False
+        node, name=node.name, member=ms.Member(config), inbox=deque([ms.Start()]), dead=False, holding=False
     )
     world.nodes.append(again)
     return again

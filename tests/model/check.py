@@ -37,8 +37,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import member_machine as m
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.leader.assignment import plan, subscriptions
-from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -139,8 +140,8 @@ class Explorer:
         group = Part(g.new_group(g.GroupConfig("billing", max_size=SIZE)))
         processes = []
         for name in names:
-            member = m.new_member(member_config(name, (TOPIC,)))
-            processes.append(Part(handled(n.Process(member), m.Start())[0]))
+            member = ms.Member(member_config(name, (TOPIC,)))
+            processes.append(Part(handled(n.Process(member), ms.Start())[0]))
         return self.world(group, processes, ())
 
     def explore(self, faults: int | None = None) -> None:
@@ -302,7 +303,7 @@ class Explorer:
         match what:
             case ("reply" | "reply twice", at):
                 reply = tuple(who.replies)[at]
-                event: Any = m.Replied(reply, who.member.outstanding)
+                event: Any = ms.Replied(reply, who.member.outstanding)
                 if what[0] == "reply":
                     who = replace(who, replies=who.replies - {reply})
             case ("push",):
@@ -310,14 +311,14 @@ class Explorer:
             case ("work",):
                 event, who = who.work[0], replace(who, work=who.work[1:])
             case _:
-                event, who = m.Stop(""), replace(who, requests=())
+                event, who = ms.Stop(""), replace(who, requests=())
         return Part(self._at_once(self._handled(who, event, group), group))
 
-    def _handled(self, who: n.Process, event: m.MemberEvent, group: g.Group) -> n.Process:
+    def _handled(self, who: n.Process, event: ms.MemberEvent, group: g.Group) -> n.Process:
         after, question = handled(who, event)
         if question is None:
             return after
-        plan = m.AssignmentComputed(self.plan(question, group.owned), question.generation)
+        plan = ms.AssignmentComputed(self.plan(question, group.owned), question.generation)
         return replace(after, work=(*after.work, plan))
 
     def _at_once(self, who: n.Process, group: g.Group) -> n.Process:
@@ -326,12 +327,12 @@ class Explorer:
             if who.replies:
                 reply = next(iter(who.replies))
                 rest = replace(who, replies=who.replies - {reply})
-                who = self._handled(rest, m.Replied(reply, who.member.outstanding), group)
+                who = self._handled(rest, ms.Replied(reply, who.member.outstanding), group)
             else:
                 who = self._handled(replace(who, work=who.work[1:]), who.work[0], group)
         return who
 
-    def plan(self, asking: m.ComputeAssignment, since: Any) -> p.Assignments:
+    def plan(self, asking: ms.ComputeAssignment, since: Any) -> p.Assignments:
         """What the assignor says, which is the same for the same question."""
         key = (asking.protocol_name, asking.members, n.key(since))
         if key not in self._plans:
@@ -352,14 +353,14 @@ class Explorer:
     def _heartbeat(self, number: int, group: int) -> Part:
         who: n.Process = self.part(number)
         member, (sent, *_) = m.step(replace(who.member, heartbeat_due_ms=0), p.Tick(), 0)
-        assert isinstance(sent, m.Send)
+        assert isinstance(sent, ms.Send)
         after = decided(self.part(group), p.Received(ARRIVING, sent.request), pushed=self.slow)
         ((_, reply),) = after.answers
         assert isinstance(reply, p.HeartbeatReply)
-        told = reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is m.MemberState.SYNCING
+        told = reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is ms.MemberState.SYNCING
         if reply.error is ErrorCode.NONE or (told and not self.slow):
             return NOTHING
-        heard, _ = handled(replace(who, member=member), m.Replied(reply, sent.request))
+        heard, _ = handled(replace(who, member=member), ms.Replied(reply, sent.request))
         return NOTHING if heard == who else Part(self._at_once(heard, self.part(group)))
 
     def arrive(self, world: World, place: int) -> World:
@@ -416,7 +417,7 @@ class Explorer:
                 processes[place] = self._once(key, partial(self._hears, part, replies, pushes, after)).part
         return self.world(after.group, processes, strays)
 
-    def _hears(self, part: Part, replies: list[p.Reply], pushes: list[m.Pushed], after: After) -> Kept:
+    def _hears(self, part: Part, replies: list[p.Reply], pushes: list[ms.Pushed], after: After) -> Kept:
         who: n.Process = part.value
         heard = who.replies | {n.message(x, n.Seen()) for x in replies}
         told = tidy(replace(who, replies=heard, pushes=(*who.pushes, *pushes)))
@@ -444,7 +445,7 @@ class Explorer:
         assert not group.unsynced
         assert set(g.owners(group)) == set(PARTITIONS), "I2: every partition has an owner"
         for member in living:
-            assert member.state is m.MemberState.STABLE
+            assert member.state is ms.MemberState.STABLE
             assert member.generation == group.generation, "I3: everybody is at the group's generation"
             assert dict(member.owned) == dict(g.owned(group, member.member_id))
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.group.state import EMPTY, JoinPhase
-from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import NO_REASON
@@ -29,10 +29,10 @@ class Process(Struct, frozen=True):
     ``replies`` are answers to its outstanding request, whose copies make several of them.
     """
 
-    member: m.Member
+    member: ms.Member
     replies: frozenset[p.Reply] = frozenset()
-    pushes: tuple[m.Pushed, ...] = ()
-    work: tuple[m.MemberEvent, ...] = ()
+    pushes: tuple[ms.Pushed, ...] = ()
+    work: tuple[ms.MemberEvent, ...] = ()
     requests: tuple[p.Request, ...] = ()
 
 
@@ -190,7 +190,7 @@ def of_process(process: Process, names: Seen) -> Process:
     return Process(
         member,
         frozenset(message(x, names) for x in process.replies),
-        tuple(m.Pushed("", names.generation(x.generation)) for x in process.pushes),
+        tuple(ms.Pushed("", names.generation(x.generation)) for x in process.pushes),
         tuple(message(x, names) for x in process.work),
         tuple(message(x, names) for x in process.requests),
     )
@@ -222,9 +222,9 @@ def message(said: Any, names: Seen) -> Any:
             )
         case p.SyncGroupReply():
             return replace(said, message="")
-        case m.AssignmentComputed(assignments, generation):
+        case ms.AssignmentComputed(assignments, generation):
             given = tuple((names.id(x), y) for x, y in assignments)
-            return m.AssignmentComputed(given, names.generation(generation))
+            return ms.AssignmentComputed(given, names.generation(generation))
     return said
 
 
@@ -244,8 +244,8 @@ def key(part: Any) -> object:
     """A part as nothing but tuples; the order of its mappings counts."""
     if isinstance(part, Mapping):
         return tuple((x, key(y)) for x, y in part.items())
-    if isinstance(part, g.Group | m.Member | Process):
-        name = part.config.client_id if isinstance(part, m.Member) else ""
+    if isinstance(part, g.Group | ms.Member | Process):
+        name = part.config.client_id if isinstance(part, ms.Member) else ""
         return (name, *(key(getattr(part, x)) for x in _fields(_kind(part))))
     return part
 

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.group import member_machine as m
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from tests.kit.group_laws import check_step
 from tests.model import names as n
 from tests.model.names import Process, asked
 
-ENDED = {m.MemberState.LEFT, m.MemberState.FAILED}
+ENDED = {ms.MemberState.LEFT, ms.MemberState.FAILED}
 
 ARRIVING = 98  # correlation of the request that arrives; that of a parked one is the place of its member
 
@@ -56,7 +57,7 @@ class After(NamedTuple):
 
     group: Part
     answers: tuple[tuple[object, p.Reply], ...]
-    pushes: tuple[tuple[str, m.Pushed], ...]
+    pushes: tuple[tuple[str, ms.Pushed], ...]
 
 
 class Kept:
@@ -70,22 +71,22 @@ NOTHING = Part.__new__(Part)
 NOTHING.value = None
 
 
-def fresh(config: m.MemberConfig, joins: int) -> Part:
+def fresh(config: ms.MemberConfig, joins: int) -> Part:
     """A process that has just started; its joins have higher numbers than its predecessor's."""
-    return Part(handled(Process(m.Member(config, joins=joins)), m.Start())[0])
+    return Part(handled(Process(ms.Member(config, joins=joins)), ms.Start())[0])
 
 
 def forgotten(who: Process) -> Part:
     """What becomes of a process that the group has removed."""
     member = who.member
-    if member.state in ENDED or member.state is m.MemberState.STOPPING:
-        return Part(tidy(Process(m.Member(member.config, m.MemberState.LEFT))))
+    if member.state in ENDED or member.state is ms.MemberState.STOPPING:
+        return Part(tidy(Process(ms.Member(member.config, ms.MemberState.LEFT))))
     return fresh(member.config, member.joins)
 
 
 def silent(who: Process) -> Process:
     """A process that gets no answer."""
-    event = m.Unreachable(type(who.member.outstanding).__name__)
+    event = ms.Unreachable(type(who.member.outstanding).__name__)
     return handled(replace(who, replies=frozenset(), requests=()), event)[0]
 
 
@@ -111,26 +112,26 @@ def expired(group: g.Group, *member_ids: str) -> g.Group:
     return replace(group, sessions={**group.sessions, **dict.fromkeys(member_ids, 0)})
 
 
-def handled(who: Process, event: m.MemberEvent) -> tuple[Process, m.ComputeAssignment | None]:
+def handled(who: Process, event: ms.MemberEvent) -> tuple[Process, ms.ComputeAssignment | None]:
     """A member steps; what it wants done is on its way, but for an assignment to be computed."""
     before = who.member
     member, actions = m.step(before, event, 0)
     if member.retry_due_ms is not None:  # it tries again at once
         member, again = m.step(replace(member, retry_due_ms=0), p.Tick(), 0)
         actions += again
-    if before.state is m.MemberState.JOINING and member.generation > 0 and before.generation > 0:
-        joined = member.state in {m.MemberState.SYNCING, m.MemberState.COMPUTING}
+    if before.state is ms.MemberState.JOINING and member.generation > 0 and before.generation > 0:
+        joined = member.state in {ms.MemberState.SYNCING, ms.MemberState.COMPUTING}
         assert not joined or member.generation > before.generation
     requests, work, question = list(who.requests), list(who.work), None
     for action in actions:
         match action:
-            case m.Send(request):
+            case ms.Send(request):
                 requests.append(request)
-            case m.ComputeAssignment():
+            case ms.ComputeAssignment():
                 question = action
-            case m.Revoke():
-                work.append(m.RevocationDone())
-            case m.Failed(error, message) if error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
+            case ms.Revoke():
+                work.append(ms.RevocationDone())
+            case ms.Failed(error, message) if error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
                 raise AssertionError(f"{error.name}: {message}")
     replies = who.replies if asked(member.outstanding) == asked(who.member.outstanding) else frozenset()
     return tidy(Process(member, replies, who.pushes, tuple(work), tuple(requests))), question
@@ -140,18 +141,18 @@ def tidy(who: Process) -> Process:
     """A process without what it would ignore."""
     member = who.member
     if member.state in ENDED:
-        left = m.Member(member.config, member.state, member.member_id)
+        left = ms.Member(member.config, member.state, member.member_id)
         return Process(left, requests=tuple(x for x in who.requests if isinstance(x, p.LeaveGroup)))
-    joining = member.state is m.MemberState.JOINING
+    joining = member.state is ms.MemberState.JOINING
     pushes = tuple(x for x in who.pushes if x.generation > member.generation - (not joining))
     after = member.rejoin_after
     if joining and after is not None and after <= member.generation:
         after = None
-    computing = member.state is m.MemberState.COMPUTING
+    computing = member.state is ms.MemberState.COMPUTING
     work = tuple(
         x
         for x in who.work
-        if isinstance(x, m.RevocationDone) or (computing and getattr(x, "generation", 0) == member.generation)
+        if isinstance(x, ms.RevocationDone) or (computing and getattr(x, "generation", 0) == member.generation)
     )
     member = replace(member, heartbeat_sent=None, rejoin_after=after, leads=False)
     if joining:
@@ -177,7 +178,7 @@ def decided(group: g.Group, event: p.Event, *, pushed: bool) -> After:
                 ask = asked(request) if number == ARRIVING else parked[number]
                 answers.append((ask, reply))
             case p.PushRejoin(member_id, _, generation) if pushed:
-                pushes.append((member_id, m.Pushed("", generation)))
+                pushes.append((member_id, ms.Pushed("", generation)))
     if isinstance(request, p.Heartbeat):
         known = n.Seen()
         assert n.key(n.of_group(decision.group, known)) == n.key(n.of_group(group, known))

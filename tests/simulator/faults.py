@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from sparkcohort.runtime.group import GroupConfig
-from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
@@ -115,7 +115,7 @@ class Faults:
     def _stop(self) -> None:
         if (process := self._one(self._members(frozen=False))) is not None:
             self.world.say("a process stops", process.name)
-            process.step(m.Stop("asked to"))
+            process.step(ms.Stop("asked to"))
 
     def _return_static(self) -> None:
         """The process of an instance id is replaced; the old one is dead, or doesn't know yet."""
@@ -171,7 +171,7 @@ class Faults:
         for process in self._members():
             wanted = tuple(sorted({*process.member.config.topics} - {"new"} | ({"new"} & topics.keys())))
             delay_ms = self._random.randint(1, 500)
-            self.world.schedule.after(delay_ms, process.reach, process.step, m.Resubscribe(wanted))
+            self.world.schedule.after(delay_ms, process.reach, process.step, ms.Resubscribe(wanted))
         self._topics_changed()
 
     def _topics_changed(self) -> None:

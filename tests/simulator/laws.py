@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -78,7 +78,7 @@ class Laws:
                 raise LawBroken("I6", f"{tp.topic}-{tp.partition}: {position.offset} is before its owner's start", who)
             self._committed[tp] = position.offset
 
-    def member_stepped(self, process: Process, before: m.Member) -> None:
+    def member_stepped(self, process: Process, before: ms.Member) -> None:
         """A member has made a step."""
         after = process.member
         if after.owned is not before.owned:
@@ -124,7 +124,7 @@ class Laws:
         if group.state is not g.GroupState.STABLE or group.unsynced:
             return f"the group is {group.state}, {len(group.unsynced)} have not synced"
         for process in running:
-            if process.member.state is not m.MemberState.STABLE:
+            if process.member.state is not ms.MemberState.STABLE:
                 return f"{process.name} is {process.member.state}"
         if group.members.keys() != {x.member.member_id for x in running}:
             return f"members {sorted(group.members)}, running {sorted(x.member.member_id for x in running)}"

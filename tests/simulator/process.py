@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from sparkcohort.runtime.group import member_machine as m
+from sparkcohort.runtime.group import member_state as ms
+from sparkcohort.runtime.group.member_state import timeout_ms
 from sparkcohort.runtime.leader import assignment, delayed_rebalance
-from sparkcohort.runtime.member import machine as m
-from sparkcohort.runtime.member.state import timeout_ms
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 FETCH_RETRY_MS = 500
-_ENDED = frozenset({m.MemberState.LEFT, m.MemberState.FAILED})
+_ENDED = frozenset({ms.MemberState.LEFT, ms.MemberState.FAILED})
 
 
 class Process:
     """Runs one member; ``local`` is the driver, which lives with the coordinator and needs no network."""
 
-    def __init__(self, world: World, name: str, config: m.MemberConfig, *, local: bool = False) -> None:
+    def __init__(self, world: World, name: str, config: ms.MemberConfig, *, local: bool = False) -> None:
         self.world, self.name, self.local = world, name, local
-        self.member = m.new_member(config)
+        self.member = ms.Member(config)
         self.up, self.frozen = True, False
         self.positions: dict[TopicPartition, int] = {}
         self.last_commit: p.OffsetCommit | None = None
@@ -58,7 +59,7 @@ class Process:
         if isinstance(reply, p.OffsetFetchReply):
             self._positioned(call, reply)
         else:
-            self.step(m.Replied(reply, request))
+            self.step(ms.Replied(reply, request))
 
     def unreachable(self, call: int) -> None:
         """A call has failed, or taken too long."""
@@ -66,13 +67,13 @@ class Process:
         if isinstance(request, p.OffsetFetch):
             self.world.schedule.after(FETCH_RETRY_MS, self.reach, self._fetch, request.partitions)
         elif request is not None:
-            self.step(m.Unreachable(type(request).__name__))
+            self.step(ms.Unreachable(type(request).__name__))
 
     def pushed(self, generation: int, reason: str) -> None:
         """The coordinator says: rejoin."""
-        self.step(m.Pushed(reason, generation))
+        self.step(ms.Pushed(reason, generation))
 
-    def step(self, event: m.MemberEvent) -> None:
+    def step(self, event: ms.MemberEvent) -> None:
         """Step the member and do what it wants."""
         if not self.up:
             return
@@ -88,19 +89,19 @@ class Process:
 
     # --- what it does -------------------------------------------------------------------------------
 
-    def _do(self, action: m.MemberAction) -> None:
+    def _do(self, action: ms.MemberAction) -> None:
         match action:
-            case m.Send(request):
+            case ms.Send(request):
                 self.send(request)
-            case m.ComputeAssignment():
+            case ms.ComputeAssignment():
                 self._lead(action)
-            case m.Assigned(added):
+            case ms.Assigned(added):
                 self._fetch(tuple(added))
-            case m.Revoke(partitions):
+            case ms.Revoke(partitions):
                 self.commit(partitions)
                 self._give_up(partitions)
-                self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.RevocationDone())
-            case m.PartitionsLost(partitions):
+                self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, ms.RevocationDone())
+            case ms.PartitionsLost(partitions):
                 self._give_up(partitions)
 
     def send(self, request: p.Request) -> None:
@@ -113,7 +114,7 @@ class Process:
             world.schedule.later(timeout_ms(self.member.config, request), self.reach, self.unreachable, call)
         world.network.request(self, call, request, world.coordinator.receive)
 
-    def _lead(self, asked: m.ComputeAssignment) -> None:
+    def _lead(self, asked: ms.ComputeAssignment) -> None:
         """As ``shell.coordinator.leadership`` does; an assignor that fails does so at once, or when its time is over."""
         world, group, now_ms = self.world, self.world.coordinator.group, self.world.coordinator.now_ms
         wait_ms = 0
@@ -129,7 +130,7 @@ class Process:
                 asked.protocol_name, asked.members, world.topics, group.owned, group.previous_assignment
             )
             assignments, self.leader_state = delayed_rebalance.lead(self.leader_state, this, now_ms, world.max_delay_ms)
-        world.schedule.after(wait_ms, self.reach, self.step, m.AssignmentComputed(assignments, asked.generation))
+        world.schedule.after(wait_ms, self.reach, self.step, ms.AssignmentComputed(assignments, asked.generation))
 
     def _fetch(self, partitions: tuple[TopicPartition, ...]) -> None:
         mine = self.member.owned.keys() - self.member.revoking - self.positions.keys()
@@ -153,7 +154,7 @@ class Process:
     def commit(self, partitions: Any, *, lie: int | None = None) -> None:
         """Commit how far it has read; ``lie`` is an assignment generation to state, whatever is true."""
         read = {tp: self.positions[tp] for tp in sorted(partitions) if tp in self.positions}
-        request = m.commit(self.member, read)
+        request = ms.commit(self.member, read)
         if lie is not None:
             offsets = tuple(
                 p.CommittedPosition(tp.topic, tp.partition, self.world.log_end(tp), lie) for tp in sorted(partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import errors_of
@@ -15,7 +15,7 @@ def words(about: object) -> str:
     match about:
         case p.Received(_, request):
             return words(request)
-        case m.Replied(reply):
+        case ms.Replied(reply):
             return f"hears {words(reply)}"
         case p.JoinGroup(member_id, instance):
             owned = _names(about.subscription.owned)

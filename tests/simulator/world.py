@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -57,14 +57,14 @@ class World:
         """Start a member's process; its instance id is its name, unless it is given."""
         process = Process(self, name, member_config(name, topics, instance, assignors))
         self.processes.append(process)
-        self.schedule.after(0, process.reach, process.step, m.Start())
+        self.schedule.after(0, process.reach, process.step, ms.Start())
         return process
 
     def start_driver(self) -> None:
         """Start the driver, within the coordinator's process."""
         process = Process(self, "driver", member_config("driver", (), "driver"), local=True)
         self.processes.append(process)
-        self.schedule.after(0, process.reach, process.step, m.Start())
+        self.schedule.after(0, process.reach, process.step, ms.Start())
 
     def forget(self, process: Process) -> None:
         """A process is gone."""
@@ -107,7 +107,7 @@ class World:
         """Count what the summary tells."""
         self.counts[what] += 1
 
-    def member_stepped(self, process: Process, before: m.Member, event: m.MemberEvent) -> None:
+    def member_stepped(self, process: Process, before: ms.Member, event: ms.MemberEvent) -> None:
         """A member made a step."""
         self.events += 1
         self.log.append((self.schedule.now_ms, process.name, event))

@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparkcohort.runtime.member import machine
-from sparkcohort.runtime.member.state import timeout_ms
+from sparkcohort.runtime.group import member_machine as machine
+from sparkcohort.runtime.group import member_state
+from sparkcohort.runtime.group.member_state import timeout_ms
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.messages import REPLIES, OffsetFetchReply, ProcessInfo, Request, Tick
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
@@ -59,7 +60,7 @@ class MemberLoop:
         self._config, self._link, self._calls, self._reports = config, link, blocking, reports
         self._prefetcher, self._listener, self._lifetime = prefetcher, listener, lifetime
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._member = machine.new_member(_member_config(config, ()))
+        self._member = member_state.Member(_member_config(config, ()))
         self._positions = MemberPositions()
         self._revocation = 0  # counts them: only the latest one's end is the member's concern
         self._unreachable_since: float | None = None
@@ -106,9 +107,9 @@ class MemberLoop:
 
     def leave_group(self, reason: str) -> None:
         """Send the machine's last requests, in the caller's thread; its own has ended."""
-        member, actions = machine.step(self._member, machine.Stop(reason), now_ms())
-        actions += machine.step(member, machine.RevocationDone(), now_ms())[1]
-        for request in (action.request for action in actions if isinstance(action, machine.Send)):
+        member, actions = machine.step(self._member, member_state.Stop(reason), now_ms())
+        actions += machine.step(member, member_state.RevocationDone(), now_ms())[1]
+        for request in (action.request for action in actions if isinstance(action, member_state.Send)):
             try:
                 self._link.call(type(request).__name__, calls.encode(request), GOODBYE_S)
             except (CoordinatorUnreachable, CoordinatorRefused):
@@ -127,7 +128,7 @@ class MemberLoop:
             self._drive(Tick())
         if (question := self._positions.due_question(now)) is not None:
             self._send(question)
-        if (served := self._positions.take_due_commits(now)) and (commit := machine.commit(self._member, served)):
+        if (served := self._positions.take_due_commits(now)) and (commit := member_state.commit(self._member, served)):
             self._send(commit)
         self._reports.report_due(self._prefetcher, self._member.member_id, now)
 
@@ -135,29 +136,29 @@ class MemberLoop:
         """After an error of the loop the member's state is unknown: its successor starts from the group's."""
         self._lifetime.end("its own loop failed", leave=False)
 
-    def _drive(self, event: machine.MemberEvent) -> None:
+    def _drive(self, event: member_state.MemberEvent) -> None:
         self._member, actions = machine.step(self._member, event, now_ms())
         for action in actions:
             match action:
-                case machine.Send(request):
+                case member_state.Send(request):
                     self._send(request)
-                case machine.Assigned(added):
+                case member_state.Assigned(added):
                     log.info("assigned %s", _names(added))
                     self._positions.add(added)
                     if self._listener:
                         self._listener.call_assigned(added)
-                case machine.Revoke(partitions):
+                case member_state.Revoke(partitions):
                     log.info("revoked %s", _names(partitions))
                     self._revoke(partitions)
-                case machine.PartitionsLost(partitions):
+                case member_state.PartitionsLost(partitions):
                     log.warning("lost %s", _names(partitions))
                     self._drop_partitions(partitions)
                     if self._listener:
                         self._listener.call_lost(partitions)
-                case machine.ComputeAssignment(generation=generation):
+                case member_state.ComputeAssignment(generation=generation):
                     # Only a group without its driver elects an agent; no member gets partitions until the driver is back.
-                    self._drive(machine.AssignmentComputed((), generation))
-                case machine.Failed(error, message):
+                    self._drive(member_state.AssignmentComputed((), generation))
+                case member_state.Failed(error, message):
                     self._lifetime.end(f"the group refused this member for good: {error.name} {message}", leave=False)
 
     def _revoke(self, partitions: Collection[TopicPartition]) -> None:
@@ -171,7 +172,7 @@ class MemberLoop:
 
     def _on_revoked(self, revocation: int) -> None:
         if revocation == self._revocation:  # a revocation that the loss of all partitions overtook may end late
-            self._drive(machine.RevocationDone())
+            self._drive(member_state.RevocationDone())
 
     def _drop_partitions(self, partitions: Collection[TopicPartition]) -> None:
         self._positions.drop(partitions)
@@ -200,7 +201,7 @@ class MemberLoop:
         if isinstance(reply, OffsetFetchReply):
             self._prefetcher.assign(self._positions.add_answer(reply))
         else:
-            self._drive(machine.Replied(reply, request))
+            self._drive(member_state.Replied(reply, request))
 
     def _on_unreachable(self, kind: str) -> None:
         # Counted from the first failed call, not from the last success: a process that was frozen and thaws
@@ -209,7 +210,7 @@ class MemberLoop:
         self._unreachable_since = self._unreachable_since or now
         patience_s = session_s if self._member.joins else min(FIRST_CONTACT_S, session_s)
         if now - self._unreachable_since <= patience_s:
-            self._drive(machine.Unreachable(kind))
+            self._drive(member_state.Unreachable(kind))
         elif self._is_between_runs:
             self._lifetime.end(f"the query has ended, and was not started again within {patience_s:g} s", leave=False)
         else:
@@ -227,18 +228,18 @@ class MemberLoop:
             self._is_between_runs = True
         elif not self._member.joins:
             self._lifetime.on_contact()
-            self._member = machine.new_member(_member_config(self._config, pushed.topics))
-            self._drive(machine.Start())
+            self._member = member_state.Member(_member_config(self._config, pushed.topics))
+            self._drive(member_state.Start())
         elif pushed.topics != self._member.config.topics:
-            self._drive(machine.Resubscribe(pushed.topics))
+            self._drive(member_state.Resubscribe(pushed.topics))
         elif pushed.event == "rejoin":
-            self._drive(machine.Pushed(pushed.reason, pushed.generation))
+            self._drive(member_state.Pushed(pushed.reason, pushed.generation))
 
 
-def _member_config(config: AgentConfig, topics: tuple[str, ...]) -> machine.MemberConfig:
+def _member_config(config: AgentConfig, topics: tuple[str, ...]) -> member_state.MemberConfig:
     executor = config.executor
     process = ProcessInfo(executor.executor_id, executor.host, executor.cores, os.getpid(), config.address)
-    return machine.MemberConfig(
+    return member_state.MemberConfig(
         client_id=f"executor-{executor.executor_id}",
         client_host=executor.host,
         group_instance_id=executor.instance_id(),

@@ -18,9 +18,9 @@ from typing import Any, Final, TypeAlias
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group.member_state import ComputeAssignment
 from sparkcohort.runtime.leader import assignment, delayed_rebalance
 from sparkcohort.runtime.leader.imbalance import LoadWatch
-from sparkcohort.runtime.member.state import ComputeAssignment
 from sparkcohort.runtime.protocol.messages import Assignments
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms

@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 from sparkcohort.assignors import Assignor, Racks
 from sparkcohort.runtime import group as groups
+from sparkcohort.runtime.group import member_machine as machine
+from sparkcohort.runtime.group import member_state
 from sparkcohort.runtime.leader import delayed_rebalance, imbalance
 from sparkcohort.runtime.leader.assignment import Barred, Owned
-from sparkcohort.runtime.member import machine
 from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember, Reply, Request, Tick
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
@@ -70,22 +71,22 @@ class Leadership:
         self._loop = loop
         self._topics, self._partitions = topics, partitions
         self._group, self._send, self._name, self._on_failure = group, send, name, on_failure
-        self._member = machine.new_member(_member_config(settings))
+        self._member = member_state.Member(_member_config(settings))
         self._awaited: tuple[str, ...] = ()  # departed members that were logged
 
     def start(self) -> None:
         """Join the group."""
-        self._step(machine.Start())
+        self._step(member_state.Start())
 
     def on_reply(self, reply: Reply, request: Request) -> None:
         """The group has answered; not from inside the step that did: the next request starts a step of its own."""
-        self._loop.post(lambda: self._step(machine.Replied(reply, request)))
+        self._loop.post(lambda: self._step(member_state.Replied(reply, request)))
 
     def on_push(self, member_id: str, reason: str, generation: int) -> bool:
         """Whether a push to rejoin is for the driver's own member, which then rejoins."""
         if member_id != self._member.member_id:
             return False
-        self._loop.post(lambda: self._step(machine.Pushed(reason, generation)))
+        self._loop.post(lambda: self._step(member_state.Pushed(reason, generation)))
         return True
 
     def due(self) -> int | None:
@@ -119,15 +120,15 @@ class Leadership:
         """When another round is needed; None during a rebalance, which includes what is due."""
         return self.runner.due() if self._group().state is groups.GroupState.STABLE else None
 
-    def _step(self, event: machine.MemberEvent) -> None:
+    def _step(self, event: member_state.MemberEvent) -> None:
         self._member, actions = machine.step(self._member, event, self._loop.now_ms)
         for action in actions:
             match action:
-                case machine.Send(request):
+                case member_state.Send(request):
                     self._send(request)
-                case machine.ComputeAssignment(name, members):
+                case member_state.ComputeAssignment(name, members):
                     self.runner.lead_round(action, self._owned(members), partial(self._round, name, members))
-                case machine.Failed(error, message):
+                case member_state.Failed(error, message):
                     log.error("group %s: the driver's own member failed: %s %s", self._group_id, error, message)
                 case _:
                     pass  # it subscribes to nothing, so it never gets or loses partitions
@@ -154,11 +155,11 @@ class Leadership:
                 delay.due_ms - self._loop.now_ms,
             )
         self._awaited = delay.missing
-        self._step(machine.AssignmentComputed(assignments, generation))
+        self._step(member_state.AssignmentComputed(assignments, generation))
 
 
-def _member_config(settings: GroupSettings) -> machine.MemberConfig:
-    return machine.MemberConfig(
+def _member_config(settings: GroupSettings) -> member_state.MemberConfig:
+    return member_state.MemberConfig(
         client_id=DRIVER,
         client_host=DRIVER,
         group_instance_id=DRIVER,

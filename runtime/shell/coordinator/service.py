@@ -95,7 +95,7 @@ class Service:
             "Story": self._member_timeline,
             "Delivered": self._delivered,
             "Listened": self._listened,
-            "Loads": self._loads,
+            "PartitionLoads": self._loads,
             "MalformedRecords": self._malformed,
             "RecordTimestamps": self._record_timestamps,
             "AgentFigures": self._figures,
@@ -243,7 +243,7 @@ class Service:
 
     def _loads(self, body: bytes) -> bytes:
         """Take a member's loads."""
-        report = calls.decode(body, calls.Loads)
+        report = calls.decode(body, calls.PartitionLoads)
         loads = {
             TopicPartition(topic, row.partition): Load(row.records, row.bytes, row.backlog)
             for topic, rows in report.loads.items()

@@ -36,7 +36,7 @@ REPORTS: Final = frozenset(
         "Delivered",
         "Fetched",
         "Listened",
-        "Loads",
+        "PartitionLoads",
         "MalformedRecords",
         "RecordTimestamps",
     }

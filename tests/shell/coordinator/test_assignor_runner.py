@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
+from sparkcohort.runtime.group.member_state import ComputeAssignment
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.member.state import ComputeAssignment
 from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember, Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import assignor_runner

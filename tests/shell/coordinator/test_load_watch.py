@@ -37,7 +37,7 @@ def world() -> Iterator[World]:
 
 def report(world: World, member_id: str, loads: Mapping[TopicPartition, Load]) -> None:
     """One member's report."""
-    assert json.loads(world.link.call("Loads", calls.encode(load_report.report(member_id, loads)), 5)) == {}
+    assert json.loads(world.link.call("PartitionLoads", calls.encode(load_report.report(member_id, loads)), 5)) == {}
 
 
 def report_owned(world: World, members: tuple[Member, ...], hot: set[TopicPartition]) -> None:
@@ -112,8 +112,8 @@ def test_what_a_member_makes_up_harms_nobody_else(world: World) -> None:
         b'{"member":"m","loads":{"t":[[0,-1,0,0]]}}',
         b'{"member":"m","loads":{"t":[[0,1e16,0,0]]}}',
     ):
-        with pytest.raises(CoordinatorRefused, match="not a Loads"):
-            world.link.call("Loads", body, 5)
+        with pytest.raises(CoordinatorRefused, match="not a PartitionLoads"):
+            world.link.call("PartitionLoads", body, 5)
     report(world, "stranger", dict.fromkeys(PARTITIONS, Load(9e9)))
 
     assert members_row(world, "a")[12] == "200"

@@ -20,7 +20,7 @@ OBSERVERS = ("prometheus_client", "sparkcohort.runtime.shell.driver.metrics", "r
 AGENTS = (
     "sparkcohort.runtime.shell.agent.agent",
     "sparkcohort.runtime.shell.agent.buffers",
-    "sparkcohort.runtime.member.machine",
+    "sparkcohort.runtime.group.member_machine",
     "sparkcohort.streaming.agent_start",
 )
 TASKS = ("sparkcohort.streaming.task", "sparkcohort.runtime.shell.agent.task_client", "sparkcohort.assignors")

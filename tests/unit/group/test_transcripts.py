@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.member.machine import Resubscribe, RevocationDone, Stop, new_member
+from sparkcohort.runtime.group.member_state import Member, Resubscribe, RevocationDone, Stop
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import requested
@@ -34,7 +34,7 @@ def run(world: World, command: str) -> None:
             using = next(t for t in topics if t.startswith("using="))
             node = world.start(name, tuple(t for t in topics if t != using))
             config = replace(node.member.config, assignors=tuple(using[6:].split(",")))
-            node.member = new_member(config)
+            node.member = Member(config)
         case "start", [name, *topics]:
             static = [t for t in topics if t.startswith("as=")]
             wanted = tuple(t for t in topics if t not in static)

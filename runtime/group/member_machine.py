@@ -27,30 +27,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
+from sparkcohort.runtime.group import member_state as s
 from sparkcohort.runtime.group.state import EMPTY
-from sparkcohort.runtime.member.state import (
-    Assigned,
-    AssignmentComputed,
-    ComputeAssignment,
-    Failed,
-    Member,
-    MemberAction,
-    MemberConfig,
-    MemberEvent,
-    MemberState,
-    PartitionsLost,
-    Pushed,
-    Replied,
-    Resubscribe,
-    RevocationDone,
-    Revoke,
-    Send,
-    Start,
-    Stop,
-    Unreachable,
-    commit,
-    is_overtaken,
-)
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 
@@ -59,73 +37,42 @@ if TYPE_CHECKING:
 
     from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-__all__ = [
-    "Assigned",
-    "AssignmentComputed",
-    "ComputeAssignment",
-    "Failed",
-    "Member",
-    "MemberAction",
-    "MemberConfig",
-    "MemberEvent",
-    "MemberState",
-    "PartitionsLost",
-    "Pushed",
-    "Replied",
-    "Resubscribe",
-    "RevocationDone",
-    "Revoke",
-    "Send",
-    "Start",
-    "Stop",
-    "Unreachable",
-    "commit",
-    "deadline",
-    "new_member",
-    "step",
-]
-
 _ANY_GENERATION = 2**31  # rejoin whatever generation the outstanding request ends in
-_NOTHING_OUTSTANDING = frozenset({MemberState.STABLE, MemberState.COMPUTING})  # nor a revocation to finish first
+_NOTHING_OUTSTANDING = frozenset({s.MemberState.STABLE, s.MemberState.COMPUTING})  # nor a revocation to finish first
 _MEMBERSHIP_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
-def new_member(config: MemberConfig) -> Member:
-    """A member that has not joined yet."""
-    return Member(config)
-
-
-def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple[MemberAction, ...]]:
+def step(member: s.Member, event: s.MemberEvent, now_ms: int) -> tuple[s.Member, tuple[s.MemberAction, ...]]:
     """The member after an event at ``now_ms``, and what the shell is to do.
 
     Total: an event that the state has no use for changes nothing.
     """
-    if isinstance(event, Replied) and is_overtaken(member, event.request):
+    if isinstance(event, s.Replied) and s.is_overtaken(member, event.request):
         return member, ()
     context = _MemberStep(member, now_ms)
     effect = TABLE[member.state].get(_event_type(event))
     if effect is not None:
-        effect(context, event.reply if isinstance(event, Replied) else event)
+        effect(context, event.reply if isinstance(event, s.Replied) else event)
     return context.member, tuple(context.actions)
 
 
-def deadline(member: Member) -> int | None:
+def deadline(member: s.Member) -> int | None:
     """When the next ``Tick`` is due (absolute ms); None if only an event can change the member."""
     heartbeat, retry = member.heartbeat_due_ms, member.retry_due_ms
     return heartbeat if retry is None else retry if heartbeat is None else min(heartbeat, retry)
 
 
-def _event_type(event: MemberEvent) -> type:
-    return type(event.reply) if isinstance(event, Replied) else type(event)
+def _event_type(event: s.MemberEvent) -> type:
+    return type(event.reply) if isinstance(event, s.Replied) else type(event)
 
 
 @dataclass(slots=True)
 class _MemberStep:
     """One step in the making."""
 
-    member: Member
+    member: s.Member
     now_ms: int
-    actions: list[MemberAction] = field(default_factory=list)
+    actions: list[s.MemberAction] = field(default_factory=list)
 
     def change(self, **fields: Any) -> None:
         self.member = replace(self.member, **fields)
@@ -133,7 +80,7 @@ class _MemberStep:
     def send(self, request: p.JoinGroup | p.SyncGroup) -> None:
         """Send a join or sync, to be repeated until it is answered."""
         self.change(outstanding=request, retry_due_ms=None)
-        self.actions.append(Send(request))
+        self.actions.append(s.Send(request))
 
     def stop_retrying(self) -> None:
         """The coordinator has answered: nothing needs repeating."""
@@ -144,26 +91,26 @@ class _MemberStep:
         partitions = frozenset(self.member.owned)
         self.change(owned=EMPTY, revoking=frozenset(), revoke_reason="")
         if partitions:
-            self.actions.append(PartitionsLost(partitions))
+            self.actions.append(s.PartitionsLost(partitions))
 
 
 # --- joining ------------------------------------------------------------------------------------
 
 
-def _start(context: _MemberStep, _event: Start) -> None:
+def _start(context: _MemberStep, _event: s.Start) -> None:
     _join(context, "")
 
 
 def _join(context: _MemberStep, reason: str) -> None:
     if unclaimed := _unclaimed(context.member):
         due_ms = context.now_ms if context.member.heartbeat_due_ms is None else context.member.heartbeat_due_ms
-        context.change(state=MemberState.REVOKING, revoking=unclaimed, revoke_reason=reason, heartbeat_due_ms=due_ms)
+        context.change(state=s.MemberState.REVOKING, revoking=unclaimed, revoke_reason=reason, heartbeat_due_ms=due_ms)
         context.change(outstanding=None, retry_due_ms=None)
-        context.actions.append(Revoke(unclaimed))
+        context.actions.append(s.Revoke(unclaimed))
         return
     joins = context.member.joins + 1
     context.change(
-        state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None
+        state=s.MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None
     )
     member, config = context.member, context.member.config
     owned = tuple(sorted(member.owned))
@@ -183,7 +130,7 @@ def _join(context: _MemberStep, reason: str) -> None:
     )
 
 
-def _unclaimed(member: Member) -> frozenset[TopicPartition]:
+def _unclaimed(member: s.Member) -> frozenset[TopicPartition]:
     """What is given up before a join, so that it is all one round: of topics no longer wanted (KIP-429)."""
     return frozenset(tp for tp in member.owned if tp.topic not in member.config.topics)
 
@@ -208,19 +155,19 @@ def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
     elif void:  # it syncs first, to learn what it must give up: that saves a round
         _sync(context, (), rejoin_after=rejoin_after)
     elif context.member.leads:
-        context.change(state=MemberState.COMPUTING)
-        context.actions.append(ComputeAssignment(context.member.protocol_name, reply.members, reply.generation))
+        context.change(state=s.MemberState.COMPUTING)
+        context.actions.append(s.ComputeAssignment(context.member.protocol_name, reply.members, reply.generation))
     else:
         _sync(context, ())
 
 
-def _computed(context: _MemberStep, event: AssignmentComputed) -> None:
+def _computed(context: _MemberStep, event: s.AssignmentComputed) -> None:
     if event.generation in {p.NO_GENERATION, context.member.generation}:
         _sync(context, event.assignments)
 
 
 def _sync(context: _MemberStep, assignments: p.Assignments, rejoin_after: int | None = None) -> None:
-    context.change(state=MemberState.SYNCING, rejoin_after=rejoin_after)
+    context.change(state=s.MemberState.SYNCING, rejoin_after=rejoin_after)
     member = context.member
     context.send(p.SyncGroup(member.member_id, member.config.group_instance_id, member.generation, assignments))
 
@@ -239,17 +186,17 @@ def _reconcile(context: _MemberStep, assigned: frozenset[TopicPartition]) -> Non
     member = context.member
     dropped = frozenset(member.owned) - assigned
     added = dict.fromkeys(sorted(assigned - member.owned.keys()), member.generation)
-    state = MemberState.REVOKING if dropped else MemberState.STABLE
+    state = s.MemberState.REVOKING if dropped else s.MemberState.STABLE
     context.change(state=state, revoking=dropped, owned={**member.owned, **added})
     if dropped:
-        context.actions.append(Revoke(dropped))
+        context.actions.append(s.Revoke(dropped))
     if added:
-        context.actions.append(Assigned(added))
+        context.actions.append(s.Assigned(added))
     if not dropped and member.rejoin_after is not None:
         _join(context, "a rebalance began meanwhile")
 
 
-def _revoked(context: _MemberStep, _event: RevocationDone) -> None:
+def _revoked(context: _MemberStep, _event: s.RevocationDone) -> None:
     revoked = context.member.revoking
     context.change(owned={tp: g for tp, g in context.member.owned.items() if tp not in revoked}, revoking=frozenset())
     reason = context.member.revoke_reason or f"gave up {len(revoked)} partition{'s' if len(revoked) > 1 else ''}"
@@ -260,21 +207,21 @@ def _revoked(context: _MemberStep, _event: RevocationDone) -> None:
 # --- pushes to rejoin ---------------------------------------------------------------------------
 
 
-def _pushed(context: _MemberStep, event: Pushed) -> None:
+def _pushed(context: _MemberStep, event: s.Pushed) -> None:
     if event.generation in {p.NO_GENERATION, context.member.generation}:
         _join(context, event.reason)
 
 
-def _pushed_meanwhile(context: _MemberStep, event: Pushed) -> None:
+def _pushed_meanwhile(context: _MemberStep, event: s.Pushed) -> None:
     """While a join or sync is outstanding: kept until its reply tells which generation that was about."""
     generation = event.generation
-    if generation == p.NO_GENERATION and context.member.state is MemberState.SYNCING:
+    if generation == p.NO_GENERATION and context.member.state is s.MemberState.SYNCING:
         generation = context.member.generation
     if generation >= max(context.member.generation, 0):
         context.change(rejoin_after=generation)
 
 
-def _resubscribe(context: _MemberStep, event: Resubscribe) -> None:
+def _resubscribe(context: _MemberStep, event: s.Resubscribe) -> None:
     if event.topics == context.member.config.topics:
         return
     context.change(config=replace(context.member.config, topics=event.topics))
@@ -290,7 +237,7 @@ def _resubscribe(context: _MemberStep, event: Resubscribe) -> None:
 def _tick(context: _MemberStep, _event: p.Tick) -> None:
     member, now_ms = context.member, context.now_ms
     if member.retry_due_ms is not None and member.retry_due_ms <= now_ms and member.outstanding is not None:
-        if member.state is MemberState.JOINING:
+        if member.state is s.MemberState.JOINING:
             _join(context, "")
         else:
             context.send(member.outstanding)
@@ -300,7 +247,9 @@ def _tick(context: _MemberStep, _event: p.Tick) -> None:
             heartbeat_due_ms=now_ms + member.config.session_timeout_ms,
             heartbeat_sent=(member.member_id, member.generation),
         )
-        context.actions.append(Send(p.Heartbeat(member.member_id, member.config.group_instance_id, member.generation)))
+        context.actions.append(
+            s.Send(p.Heartbeat(member.member_id, member.config.group_instance_id, member.generation))
+        )
 
 
 def _heartbeat_answered(context: _MemberStep, reply: p.HeartbeatReply) -> None:
@@ -309,12 +258,12 @@ def _heartbeat_answered(context: _MemberStep, reply: p.HeartbeatReply) -> None:
         return
     context.change(heartbeat_sent=None, heartbeat_due_ms=context.now_ms + member.config.heartbeat_interval_ms)
     if _REACTIONS.get(reply.error) is _retry:
-        _unreachable(context, Unreachable(p.Heartbeat.__name__))
+        _unreachable(context, s.Unreachable(p.Heartbeat.__name__))
         return
     context.change(unreachable_since_ms=None, attempts=0)
     if reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state in _NOTHING_OUTSTANDING:
         _join(context, "the answer to a heartbeat asked for it")
-    elif reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.SYNCING:
+    elif reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is s.MemberState.SYNCING:
         context.change(rejoin_after=member.generation)
     elif reply.error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
         _react(context, reply.error, reply.message)
@@ -326,17 +275,17 @@ def _heartbeat_answered_late(context: _MemberStep, reply: p.HeartbeatReply) -> N
     context.change(heartbeat_sent=None, heartbeat_due_ms=context.now_ms + config.heartbeat_interval_ms)
     if reply.error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
         context.lose()
-        context.change(state=MemberState.LEFT, heartbeat_due_ms=None)
+        context.change(state=s.MemberState.LEFT, heartbeat_due_ms=None)
 
 
 def _commit_answered(context: _MemberStep, reply: p.OffsetCommitReply) -> None:
-    """A commit's reply may be about an earlier membership, so it only makes the next heartbeat due at once."""
+    """A s.commit's reply may be about an earlier membership, so it only makes the next heartbeat due at once."""
     is_unknown = any(error in _MEMBERSHIP_GONE for _tp, error in reply.partitions)
     if is_unknown and context.member.heartbeat_due_ms is not None:
         context.change(heartbeat_due_ms=context.now_ms)
 
 
-def _unreachable(context: _MemberStep, event: Unreachable) -> None:
+def _unreachable(context: _MemberStep, event: s.Unreachable) -> None:
     """Try again later, for at most a session timeout."""
     member, config, now_ms = context.member, context.member.config, context.now_ms
     since_ms = now_ms if member.unreachable_since_ms is None else member.unreachable_since_ms
@@ -378,7 +327,7 @@ def _fall_behind(context: _MemberStep, _error: ErrorCode, message: str) -> None:
 def _rejoin(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     """The answer to a sync makes it join; the answer to a join that a later one made void makes it wait and repeat."""
     context.stop_retrying()
-    if context.member.state is MemberState.JOINING:
+    if context.member.state is s.MemberState.JOINING:
         context.change(retry_due_ms=context.now_ms + context.member.config.retry_backoff_ms)
     else:
         _join(context, message or "a rebalance began")
@@ -386,13 +335,13 @@ def _rejoin(context: _MemberStep, _error: ErrorCode, message: str) -> None:
 
 def _retry(context: _MemberStep, _error: ErrorCode, _message: str) -> None:
     """The coordinator is not ready: handled as unreachable."""
-    _unreachable(context, Unreachable(type(context.member.outstanding).__name__))
+    _unreachable(context, s.Unreachable(type(context.member.outstanding).__name__))
 
 
 def _fail(context: _MemberStep, error: ErrorCode, message: str) -> None:
     context.lose()
-    context.change(state=MemberState.FAILED, heartbeat_due_ms=None, retry_due_ms=None, outstanding=None)
-    context.actions.append(Failed(error, message))
+    context.change(state=s.MemberState.FAILED, heartbeat_due_ms=None, retry_due_ms=None, outstanding=None)
+    context.actions.append(s.Failed(error, message))
 
 
 _REACTIONS: Mapping[ErrorCode, Callable[[_MemberStep, ErrorCode, str], None]] = {  # every other error ends the member
@@ -406,22 +355,22 @@ _REACTIONS: Mapping[ErrorCode, Callable[[_MemberStep, ErrorCode, str], None]] = 
 # --- stopping -----------------------------------------------------------------------------------
 
 
-def _stop(context: _MemberStep, event: Stop) -> None:
+def _stop(context: _MemberStep, event: s.Stop) -> None:
     """Finish with everything first; then leave."""
     owned = frozenset(context.member.owned)
     if not owned:
         _leave(context, event)
         return
     context.change(
-        state=MemberState.STOPPING, revoking=owned, revoke_reason=event.reason, outstanding=None, retry_due_ms=None
+        state=s.MemberState.STOPPING, revoking=owned, revoke_reason=event.reason, outstanding=None, retry_due_ms=None
     )
-    context.actions.append(Revoke(owned))
+    context.actions.append(s.Revoke(owned))
 
 
-def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
+def _leave(context: _MemberStep, event: s.Stop | s.RevocationDone) -> None:
     member, config = context.member, context.member.config
     context.change(
-        state=MemberState.LEFT,
+        state=s.MemberState.LEFT,
         owned=EMPTY,
         revoking=frozenset(),
         outstanding=None,
@@ -429,33 +378,33 @@ def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
         retry_due_ms=None,
     )
     if member.member_id:
-        reason = event.reason if isinstance(event, Stop) else member.revoke_reason  # KIP-800
+        reason = event.reason if isinstance(event, s.Stop) else member.revoke_reason  # KIP-800
         leaving = p.LeavingMember(member.member_id, config.group_instance_id, reason)
-        context.actions.append(Send(p.LeaveGroup((leaving,))))
+        context.actions.append(s.Send(p.LeaveGroup((leaving,))))
 
 
 _Effect: TypeAlias = "Callable[[_MemberStep, Any], None]"
 _ALIVE: Mapping[type, _Effect] = {
     p.Tick: _tick,
-    Stop: _stop,
-    Unreachable: _unreachable,
+    s.Stop: _stop,
+    s.Unreachable: _unreachable,
     p.HeartbeatReply: _heartbeat_answered,
     p.OffsetCommitReply: _commit_answered,
-    Resubscribe: _resubscribe,
+    s.Resubscribe: _resubscribe,
 }
-TABLE: Mapping[MemberState, Mapping[type, _Effect]] = {  # what is not in here is ignored
-    MemberState.UNJOINED: {Start: _start, Stop: _leave, Resubscribe: _resubscribe},
-    MemberState.JOINING: {**_ALIVE, p.JoinGroupReply: _joined, Pushed: _pushed_meanwhile},
-    MemberState.COMPUTING: {**_ALIVE, AssignmentComputed: _computed, Pushed: _pushed},
-    MemberState.SYNCING: {**_ALIVE, p.SyncGroupReply: _synced, Pushed: _pushed_meanwhile},
-    MemberState.STABLE: {**_ALIVE, Pushed: _pushed},
-    MemberState.REVOKING: {**_ALIVE, RevocationDone: _revoked},
-    MemberState.STOPPING: {
+TABLE: Mapping[s.MemberState, Mapping[type, _Effect]] = {  # what is not in here is ignored
+    s.MemberState.UNJOINED: {s.Start: _start, s.Stop: _leave, s.Resubscribe: _resubscribe},
+    s.MemberState.JOINING: {**_ALIVE, p.JoinGroupReply: _joined, s.Pushed: _pushed_meanwhile},
+    s.MemberState.COMPUTING: {**_ALIVE, s.AssignmentComputed: _computed, s.Pushed: _pushed},
+    s.MemberState.SYNCING: {**_ALIVE, p.SyncGroupReply: _synced, s.Pushed: _pushed_meanwhile},
+    s.MemberState.STABLE: {**_ALIVE, s.Pushed: _pushed},
+    s.MemberState.REVOKING: {**_ALIVE, s.RevocationDone: _revoked},
+    s.MemberState.STOPPING: {
         p.Tick: _tick,
-        Unreachable: _unreachable,
+        s.Unreachable: _unreachable,
         p.HeartbeatReply: _heartbeat_answered_late,
-        RevocationDone: _leave,
+        s.RevocationDone: _leave,
     },
-    MemberState.LEFT: {},
-    MemberState.FAILED: {},
+    s.MemberState.LEFT: {},
+    s.MemberState.FAILED: {},
 }
