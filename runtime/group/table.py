@@ -253,20 +253,10 @@ _NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NONE_
 
 TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _EMPTY: {
+        **dict.fromkeys(Input, _UNKNOWN),  # no sender is a member
         **_EVERYWHERE,
         **_NOT_JOINING,
         Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
-        Input.JOIN_SAME: _UNKNOWN,
-        Input.JOIN_LEADER: _UNKNOWN,
-        Input.JOIN_CHANGED: _UNKNOWN,
-        Input.JOIN_LATE: _UNKNOWN,
-        Input.TAKEOVER: _UNKNOWN,
-        Input.TAKEOVER_CHANGED: _UNKNOWN,
-        Input.SYNC: _UNKNOWN,
-        Input.SYNC_LATE: _UNKNOWN,
-        Input.SYNC_LEADER: _UNKNOWN,
-        Input.HEARTBEAT: _UNKNOWN,
-        Input.COMMIT: _UNKNOWN,
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: _IGNORE,
     },

@@ -59,10 +59,13 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How many times in a row the assignor has failed, and when it is asked again."""
+    """How many times in a row the assignor has failed, and when it is asked again; the last failure of it."""
 
     times: int
     due_ms: int
+    assignor: str = ""
+    error: str = ""
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +125,11 @@ def lead(
     return plan.assignments, LeaderState(scheduled, back_off)
 
 
-def record_failure(state: LeaderState, now_ms: int) -> LeaderState:
+def record_failure(state: LeaderState, now_ms: int, assignor: str = "", error: str = "") -> LeaderState:
     """What to remember of a round whose assignor failed: each member kept what it had, and nothing waits."""
     times = 1 if state.failure is None else state.failure.times + 1
     wait_ms = min(RETRY_MS << min(times - 1, _MOST_BACK_OFFS), MOST_RETRY_MS)
-    return LeaderState(failure=Failure(times, now_ms + wait_ms))
+    return LeaderState(failure=Failure(times, now_ms + wait_ms, assignor, error, now_ms))
 
 
 def deadline(state: LeaderState) -> int | None:

@@ -10,7 +10,7 @@ The backlog is the log's end, as of the last fetch, less the query's position.
 Figures stand by topic, rounded:
 
 >>> report("m-1", {TopicPartition("t", 0): Load(12.34, 5678.9, 3)}).loads
-{'t': (PartitionLoad(partition=0, records=12.3, bytes=5679, backlog=3),)}
+{'t': (ObservedLoad(partition=0, records=12.3, bytes=5679, backlog=3),)}
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _load(meter: Meter) -> Load:
 
 def report(member_id: str, observed: Mapping[TopicPartition, Load]) -> calls.PartitionLoads:
     """A member's report."""
-    rows: dict[str, list[calls.PartitionLoad]] = {}
+    rows: dict[str, list[calls.ObservedLoad]] = {}
     for (topic, number), load in sorted(observed.items()):
-        row = calls.PartitionLoad(number, round(load.records, 1), round(load.bytes), load.backlog)
+        row = calls.ObservedLoad(number, round(load.records, 1), round(load.bytes), load.backlog)
         rows.setdefault(topic, []).append(row)
     return calls.PartitionLoads(member_id, {topic: tuple(loads) for topic, loads in rows.items()})

@@ -250,7 +250,7 @@ class RecordTimestamps(Call, frozen=True):
     records: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)] = field(name="seen")
 
 
-class PartitionLoad(NamedTuple):
+class ObservedLoad(NamedTuple):
     """The load of a partition: its number, records and bytes per second, records that wait."""
 
     partition: Int64
@@ -263,7 +263,7 @@ class PartitionLoads(Call, frozen=True):
     """A member reports what it observes of its partitions, by topic (see ``load_report``)."""
 
     member: String
-    loads: dict[String, tuple[PartitionLoad, ...]]
+    loads: dict[String, tuple[ObservedLoad, ...]]
 
 
 class AgentFigures(Call, frozen=True):

@@ -70,7 +70,7 @@ SAID: tuple[p.Message, ...] = (
     calls.ReadRequest((RANGE,), {}),
     calls.Step(((0, 7),), ((1, "gone"),), rows=True),
     calls.Fetched("m", (calls.WaitedFor("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (T0,)),
-    calls.PartitionLoads("m", {"t": (calls.PartitionLoad(0, 1.5, 3, 2),)}),
+    calls.PartitionLoads("m", {"t": (calls.ObservedLoad(0, 1.5, 3, 2),)}),
     calls.BatchCommitted("id", "b", (calls.SourceProgress({"t": {"0": 7}}, calls.OffsetsBehindLatest(0, 3, 1.5)),)),
     calls.PushEvent("rejoin", ("t",), "topics changed", 4),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,21 +30,10 @@ log = logging.getLogger("sparkcohort.assignor")
 
 SLOW_MS: Final = 1_000
 """An assignor that runs for longer is logged, once."""
-MOST_LOGGED: Final = 100
-"""Different failures in a row that are logged once each."""
 
 Result: TypeAlias = tuple[Assignments, delayed_rebalance.LeaderState] | BaseException
 Done: TypeAlias = Callable[[Assignments, int, str], None]
 """Takes the assignments of a round, its generation, and the assignor's failure ("" when there is none)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AssignorFailure:
-    """The last failure, until the assignor succeeds."""
-
-    assignor: str
-    error: str
-    at_ms: int
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +73,6 @@ class AssignorRunner:
     ) -> None:
         self.leader_state = delayed_rebalance.LeaderState()
         self.failures: Counter[str] = Counter()
-        self.trouble: AssignorFailure | None = None
         self._group_id = group_id
         self._assignors = assignors
         self._patience_ms = patience_ms(rebalance_timeout_ms)
@@ -93,7 +81,6 @@ class AssignorRunner:
         self._now, self._post, self._done = now, post, done
         self._current: _AssignorCall | None = None
         self._stuck: _AssignorCall | None = None
-        self._logged: OrderedDict[str, None] = OrderedDict()
         self._calls: queue.SimpleQueue[_AssignorCall | None] = queue.SimpleQueue()
         self._thread: Supervised | None = None
         self._running: _AssignorCall | None = None  # the thread's own: what it computes
@@ -164,13 +151,13 @@ class AssignorRunner:
 
     def failure(self) -> dict[str, Any] | None:
         """The assignor's failure, how often in a row it failed, and when it is called again; None without a failure."""
-        trouble, failure = self.trouble, self.leader_state.failure
-        if trouble is None or failure is None:
+        failure = self.leader_state.failure
+        if failure is None:
             return None
         return {
-            "assignor": trouble.assignor,
-            "error": trouble.error,
-            "age_ms": self._now() - trouble.at_ms,
+            "assignor": failure.assignor,
+            "error": failure.error,
+            "age_ms": self._now() - failure.at_ms,
             "in_a_row": failure.times,
             "retry_in_ms": max(failure.due_ms - self._now(), 0),
         }
@@ -226,32 +213,24 @@ class AssignorRunner:
             self._fail(call, assignment.failure_message(call.name, result), result)
             return
         self._current = None
+        had_failed = self.leader_state.failure is not None
         assignments, self.leader_state = result
         if (
             self._balancing is not None and delayed_rebalance.deadline(self.leader_state) is None
         ):  # the assignor had its way
             self._balancing.end_round(self._now())
-        if self.trouble is not None and self.leader_state.failure is None:
+        if had_failed and self.leader_state.failure is None:
             log.info("group %s: assignor %s works again", self._group_id, call.name)
-            self.trouble = None
-            self._logged.clear()
         self._done(assignments, call.request.generation, "")
 
     def _fail(self, call: _AssignorCall, reason: str, error: BaseException | None = None) -> None:
         self._current = None
-        self.leader_state = delayed_rebalance.record_failure(self.leader_state, self._now())
+        former = self.leader_state.failure
+        self.leader_state = delayed_rebalance.record_failure(self.leader_state, self._now(), call.name, reason)
         self.failures[call.name] += 1
-        self.trouble = AssignorFailure(call.name, reason, self._now())
-        self._log_failure(f"{reason}; each member keeps its partitions", error)
-        self._done(assignment.keep_owned(call.request.members, call.owned), call.request.generation, reason)
-
-    def _log_failure(self, reason: str, error: BaseException | None) -> None:
-        """Log a failure, once until the assignor works again."""
-        if reason in self._logged:
-            log.debug("group %s: once more: %s", self._group_id, reason)
-            return
-        self._logged[reason] = None
-        if len(self._logged) > MOST_LOGGED:
-            self._logged.popitem(last=False)
         users = error if not isinstance(error, assignment.InvalidAssignment) else None
-        log.error("group %s: %s", self._group_id, reason, exc_info=users)
+        level = (
+            logging.DEBUG if former is not None and former.error == reason else logging.ERROR
+        )  # once for each failure in a row
+        log.log(level, "group %s: %s; each member keeps its partitions", self._group_id, reason, exc_info=users)
+        self._done(assignment.keep_owned(call.request.members, call.owned), call.request.generation, reason)

@@ -18,25 +18,8 @@ from sparkcohort.runtime.group import summary, validation
 from sparkcohort.runtime.group.context import error_reply
 from sparkcohort.runtime.group.partition_ownership import assigned
 from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import (
-    Action,
-    Answer,
-    Event,
-    JoinGroup,
-    JoinGroupReply,
-    PushRejoin,
-    Rebalanced,
-    Received,
-    Refused,
-    Removed,
-    Reply,
-    Request,
-    Resume,
-    Tick,
-    Trigger,
-    Unload,
-)
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
 from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal
@@ -89,7 +72,7 @@ class Coordinator:
             name=self._directory.name,
             on_failure=self.history.assignor_failed,
         )
-        self._requests: dict[int, tuple[Request, Future[Reply] | None]] = {}  # None: the driver's own request
+        self._requests: dict[int, tuple[p.Request, Future[p.Reply] | None]] = {}  # None: the driver's own request
         self._correlation = 0
         self._journal: GroupJournal | None = None
         self._for_good = True
@@ -103,7 +86,7 @@ class Coordinator:
             self.group = former_group
             for member in former_group.members.values():
                 self._store_info(member.member_id)
-            resume = Resume(first := self.settings.first_generation, f"{self.settings.run_id}-{first}")
+            resume = p.Resume(first := self.settings.first_generation, f"{self.settings.run_id}-{first}")
             with self._loop.lock:  # before any request: parked ones in the journal were the former run's
                 self._loop.run(lambda: self._step(resume))
         self._loop.post(self.leadership.start)
@@ -141,18 +124,18 @@ class Coordinator:
 
     def _end(self) -> None:
         if self._for_good:  # Kafka: onGroupUnloaded; a group that is taken over stays as it is
-            self._step(Unload("its query has ended"))
+            self._step(p.Unload("its query has ended"))
         self.leadership.runner.close()
-        self._directory.streams.end("stop" if self._for_good else "restart")
+        self._directory.end_streams("stop" if self._for_good else "restart")
         for _, answer in self._requests.values():
             if answer is not None:
                 answer.cancel()
 
     # --- from other threads ------------------------------------------------------------------------
 
-    def request(self, request: Request, timeout_s: float) -> Reply:
+    def request(self, request: p.Request, timeout_s: float) -> p.Reply:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
-        answer: Future[Reply] = Future()
+        answer: Future[p.Reply] = Future()
         with self._loop.lock:
             if self._loop.has_ended and not self._for_good:  # a group that is unloaded answers by itself
                 raise TimeoutError("the coordinator has ended")
@@ -168,18 +151,18 @@ class Coordinator:
         """The queue of the events for the agent at this address; the first one has the topics."""
         address = address[: validation.MOST_NAME]
         with self._loop.lock:  # no change of topics falls in between, and no join of this agent comes before
-            events = self._directory.streams.add(address)
+            events = self._directory.add_stream(address)
             # The rebalance of a restarted coordinator is pushed to a new listener: its next heartbeat would be later.
             phase = self.group.rebalance
             if phase is not None and phase.reason.cause is Cause.COORDINATOR_RESTARTED:
                 member_id = self._directory.member_at(address)
                 if member_id not in self.group.joins:
-                    self._directory.streams.rejoin(address, str(phase.reason), self.group.generation)
+                    self._directory.push_rejoin(member_id, str(phase.reason), self.group.generation)
         return events
 
     def unsubscribe(self, events: EventQueue) -> None:
         """Forget a queue."""
-        self._loop.post(lambda: self._directory.streams.remove(events))
+        self._loop.post(lambda: self._directory.remove_stream(events))
 
     def topics_changed(self) -> None:
         """Topics or partition counts may have changed; a rebalance follows if they did."""
@@ -187,7 +170,7 @@ class Coordinator:
 
     def trigger(self, reason: str) -> None:
         """Ask for a rebalance (KIP-568)."""
-        self._loop.post(lambda: self._step(Trigger(requested(reason))))
+        self._loop.post(lambda: self._step(p.Trigger(requested(reason))))
 
     def record_loads(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
         """Take a member's report of its loads; false without the load-balanced assignor, or for an unknown member."""
@@ -221,17 +204,17 @@ class Coordinator:
     def _tick(self) -> None:
         due = groups.deadline(self.group)
         if due is not None and due <= self.now_ms:
-            self._step(Tick())
+            self._step(p.Tick())
         if (reason := self.leadership.tick()) is not None:
-            self._step(Trigger(reason))
+            self._step(p.Trigger(reason))
 
     def _show_life(self) -> None:
         if self._journal is not None:
             self._journal.alive()
 
-    def _admit(self, request: Request, answer: Future[Reply]) -> None:
+    def _admit(self, request: p.Request, answer: Future[p.Reply]) -> None:
         """Check a join and step the group; a member whose rejoin is refused is removed, so that no round waits for it."""
-        if isinstance(request, JoinGroup):
+        if isinstance(request, p.JoinGroup):
             try:
                 request = validation.check_join(request, self.settings.assignors, self.settings.rebalance_timeout_ms)
             except validation.Refusal as refusal:
@@ -247,12 +230,12 @@ class Coordinator:
                 return
         self._receive(request, answer)
 
-    def _receive(self, request: Request, answer: Future[Reply] | None) -> None:
+    def _receive(self, request: p.Request, answer: Future[p.Reply] | None) -> None:
         self._correlation += 1
         self._requests[self._correlation] = request, answer
-        self._step(Received(self._correlation, request))
+        self._step(p.Received(self._correlation, request))
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: p.Event) -> None:
         former, decision = self.group, groups.decide(self.group, event, self.now_ms)
         self.group = decision.group
         if self._journal is not None:
@@ -264,34 +247,34 @@ class Coordinator:
             except Exception:  # one member's data must not cost the others their replies
                 log.exception("group %s: %s was not carried out", self.settings.group_id, type(action).__name__)
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: p.Action) -> None:
         match action:
-            case Answer(correlation, reply):
+            case p.Answer(correlation, reply):
                 self._answer(correlation, reply)
-            case PushRejoin(member_id, reason, generation):
+            case p.PushRejoin(member_id, reason, generation):
                 if not self.leadership.on_push(member_id, reason, generation):
                     self._directory.push_rejoin(member_id, reason, generation)
-            case Refused(request, error, member_id, partitions):
+            case p.Refused(request, error, member_id, partitions):
                 self.counters[request, error.name] += partitions
                 if self._directory.limit.is_new(request, error, member_id, now_ms=self.now_ms):
                     name = validation.log_text(member_id)
                     log.info("group %s: refused %s of %s: %s", self.settings.group_id, request, name, error.name)
-            case Rebalanced():
+            case p.Rebalanced():
                 self._rebalanced(action)
-            case Removed(member_id, reason):
+            case p.Removed(member_id, reason):
                 name = self._directory.name(member_id)
                 log.info("group %s: member %s removed: %s", self.settings.group_id, name, reason)
 
-    def _answer(self, correlation: int, reply: Reply) -> None:
+    def _answer(self, correlation: int, reply: p.Reply) -> None:
         request, answer = self._requests.pop(correlation)
-        if isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
+        if isinstance(reply, p.JoinGroupReply) and reply.error == ErrorCode.NONE:
             self._store_info(reply.member_id)
         if answer is None:
             self.leadership.on_reply(reply, request)
         else:
             answer.set_result(reply)
 
-    def _rebalanced(self, done: Rebalanced) -> None:
+    def _rebalanced(self, done: p.Rebalanced) -> None:
         group, name = self.group, self._directory.name
         revoking = {
             tp: member_id
@@ -309,8 +292,8 @@ class Coordinator:
             return
         former, self._partition_counts = self._subscribed(), topics
         if former != self._subscribed():  # before the push to rejoin, so that every member joins once
-            self._directory.streams.push_topics()
-        self._step(Trigger(Reason(Cause.TOPICS_CHANGED)))
+            self._directory.push_topics()
+        self._step(p.Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def _subscribed(self) -> tuple[str, ...]:
         return tuple(sorted(self._partition_counts))

@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeAlias
 
 from sparkcohort.runtime.group import records as r
@@ -67,35 +68,9 @@ class Entry:
     @cached_property
     def revoked(self) -> tuple[TopicPartition, ...]:
         """The partitions that a member is to revoke, or that have no owner any more, in order."""
-        lost_partitions = self._difference(self.done.previous_assignment, self.done.assignment)
-        return tuple(
-            sorted(
-                self.giving_up.keys()
-                | (lost_partitions - self._all_partitions(self.done.assignment) if lost_partitions else frozenset())
-            )
-        )
-
-    @staticmethod
-    def _all_partitions(by_member: PartitionsByMember) -> set[TopicPartition]:
-        return {tp for partitions in by_member.values() for tp in partitions}
-
-    @staticmethod
-    def _difference(holdings: PartitionsByMember, other_holdings: PartitionsByMember) -> set[TopicPartition]:
-        """The partitions that members have in ``holdings`` but not in ``other_holdings``; cheap where nothing changed."""
-        return {
-            tp
-            for name, partitions in holdings.items()
-            if partitions != other_holdings.get(name, ())
-            for tp in set(partitions).difference(other_holdings.get(name, ()))
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
-    """One line of a member's timeline, and its time (seconds since 1970)."""
-
-    time_s: float
-    line: str
+        before = frozenset(chain.from_iterable(self.done.previous_assignment.values()))
+        after = frozenset(chain.from_iterable(self.done.assignment.values()))
+        return tuple(sorted(self.giving_up.keys() | (before - after)))
 
 
 class History:
@@ -172,12 +147,11 @@ class History:
         """The ids of all members that have a timeline, oldest first."""
         return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.member_ids(record)))
 
-    def member_timeline(self, member_id: str) -> tuple[TimelineEntry, ...]:
-        """A member's timeline, as far as the kept records go back."""
+    def member_timeline(self, member_id: str) -> tuple[tuple[float, str], ...]:
+        """A member's timeline, as far as the kept records go back: each line with its time (seconds since 1970)."""
         records = tuple(self._records)
         return tuple(
-            TimelineEntry(records[place][0], line)
-            for place, line in timeline.placed_lines((item for _, item in records), member_id)
+            (records[place][0], line) for place, line in timeline.placed_lines((item for _, item in records), member_id)
         )
 
     def _append(

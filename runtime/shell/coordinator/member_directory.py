@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Final
@@ -12,8 +13,9 @@ from msgspec.structs import replace
 from sparkcohort.runtime.group import validation
 from sparkcohort.runtime.group.state import Group, GroupMember
 from sparkcohort.runtime.group.validation import MemberInfo
-from sparkcohort.runtime.shell.coordinator.event_streams import EventStreams
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.coordinator.history import History
+from sparkcohort.runtime.shell.rpc.flight import EventQueue
 
 log = logging.getLogger("sparkcohort.coordinator")
 
@@ -43,8 +45,9 @@ class MemberDirectory:
     """The agents of one group; each event to them has the topics that ``subscribed`` returns."""
 
     def __init__(self, group_id: str, history: History, subscribed: Callable[[], tuple[str, ...]]) -> None:
-        self.streams = EventStreams(subscribed)
         self.limit = LogLimit()
+        self._subscribed = subscribed
+        self._streams: dict[EventQueue, str] = {}  # by queue the address of its agent
         self._group_id = group_id
         self._history = history
         self._infos: dict[str, MemberInfo] = {}
@@ -78,10 +81,40 @@ class MemberDirectory:
         info = self._infos.get(member_id)
         return f"{info.client_id} on {info.host}" if info else member_id
 
+    def add_stream(self, address: str) -> EventQueue:
+        """The queue of the events for the agent at this address; the first one has the topics."""
+        events: EventQueue = queue.SimpleQueue()
+        for earlier in [queued for queued, listens in self._streams.items() if listens == address]:
+            self._streams.pop(earlier)  # an agent has one stream: it connected again before the old one broke
+            earlier.put(None)
+        self._streams[events] = address
+        events.put(self._event("subscription"))
+        return events
+
+    def remove_stream(self, events: EventQueue) -> None:
+        """Forget a queue."""
+        self._streams.pop(events, None)
+
     def push_rejoin(self, member_id: str, reason: str, generation: int) -> None:
         """Push to an agent that it is to rejoin, if its generation is this one."""
-        if (info := self._infos.get(member_id)) is not None:
-            self.streams.rejoin(info.address, reason, generation)
+        info = self._infos.get(member_id)
+        for events, listens in self._streams.items():
+            if info is not None and listens == info.address:
+                events.put(self._event("rejoin", reason, generation))
+
+    def push_topics(self) -> None:
+        """Push the topics to all agents."""
+        for events in self._streams:
+            events.put(self._event("subscription"))
+
+    def end_streams(self, event: str) -> None:
+        """Push the end of this run to all agents; ``event`` is "stop" or "restart"."""
+        for events in self._streams:
+            events.put(self._event(event))
+            events.put(None)
+
+    def _event(self, kind: str, reason: str = "", generation: int = -1) -> bytes:
+        return calls.encode(calls.PushEvent(kind, self._subscribed(), reason, generation))
 
     def member_at(self, address: str) -> str:
         """The id of the agent at this address, "" if there is none."""

@@ -11,11 +11,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 from sparkcohort.runtime.batches.claims import Plan, Slot, awaited, claim, new_plan
 from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, add_range
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.totals import BATCH_BUCKETS_MS, Histogram, MalformedTotals
 
@@ -26,20 +26,6 @@ user's code kept from a few batches ago."""
 
 class UnknownPlan(LookupError):
     """This coordinator run doesn't know the plan, or has forgotten it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedSlot:
-    """A claimed slot, the plan's number (rising with every plan), the planned start of each partition, the topics' ids.
-
-    ``last``: the query ends with this plan's batch.
-    """
-
-    slot: Slot
-    sequence: int
-    planned_starts: Mapping[TopicPartition, int]
-    ids: Mapping[str, str]
-    last: bool = False
 
 
 @dataclass(slots=True)
@@ -134,7 +120,7 @@ class PlanRegistry:
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
 
-    def claim(self, plan_id: str, index: int, member: str | None, batch: int = -1) -> ClaimedSlot:
+    def claim(self, plan_id: str, index: int, member: str | None, batch: int = -1) -> tuple[Slot, calls.ClaimReply]:
         """The slot of this input partition, the same at every call; ``batch`` is Spark's number.  Raises UnknownPlan."""
         with self._lock:
             registered = self._plans.get(plan_id)
@@ -147,33 +133,30 @@ class PlanRegistry:
             registered.plan, slot = claim(registered.plan, index, member)
             if batch >= 0 and self._began is not None and registered.planned_at >= self._began:
                 self._number = batch
-            planned_starts = {item.tp: registered.planned_starts[item.tp] for item in slot.ranges}
-            ids = {
-                topic: registered.ids[topic] for topic in {tp.topic for tp in planned_starts} if topic in registered.ids
-            }
-            return ClaimedSlot(slot, registered.sequence, planned_starts, ids, registered.last)
+            return slot, calls.ClaimReply(
+                ranges=slot.ranges,
+                planned_starts=tuple(registered.planned_starts[item.tp] for item in slot.ranges),
+                sequence=registered.sequence,
+                ids={item.topic: registered.ids[item.topic] for item in slot.ranges if item.topic in registered.ids},
+                last=registered.last,
+            )
 
-    def report(
-        self,
-        plan_id: str,
-        ranges: Sequence[Range],
-        *,
-        agent: Sequence[int],
-        direct: Sequence[int],
-        sizes: Sequence[int] = (),
-    ) -> None:
-        """Count a task's delivery; ``agent`` and ``direct`` are (records, bytes) by path, ``sizes`` bytes by range."""
+    def record_report(self, report: calls.Delivered) -> None:
+        """Count a task's delivery, and the records that it could not decode."""
+        agent, direct = report.agent, report.direct
+        self.malformed.add(report.bad)
         with self._lock:
-            registered, first = self._plans.get(plan_id), False
-            for item, size in zip_longest(ranges, sizes):
+            registered, first = self._plans.get(report.plan), False
+            for item, size in zip(report.ranges, report.sizes, strict=True):
                 if registered is not None and item in registered.undelivered:
                     registered.undelivered.remove(item)
                     self.audit.ranges_delivered += 1
                     first = True
-                    if size is not None and item.end > item.start:
+                    if item.end > item.start:
                         self._sizes[item.tp] = add_range(self._sizes.get(item.tp), item.end - item.start, size)
                 else:
                     self.audit.ranges_again += 1
+            self.audit.agent_timeouts += report.timed_out
             self.audit.records_from_agent += agent[0]
             self.audit.bytes_from_agent += agent[1]
             self.audit.records_direct += direct[0]
@@ -216,11 +199,6 @@ class PlanRegistry:
         """The sizes of records so far, from the tasks' reports."""
         with self._lock:
             return Sizes(dict(self._sizes))
-
-    def agent_timed_out(self) -> None:
-        """Count a task whose agent did not answer in time."""
-        with self._lock:
-            self.audit.agent_timeouts += 1
 
     def planned_end(self, tp: TopicPartition) -> int | None:
         """The start of the partition's next range, None before its first plan."""

@@ -88,7 +88,7 @@ def member_timeline(past: History, name: str) -> dict[str, Any]:
         "member_id": member_id,
         "client_id": client_id(member_id, names),
         "host": host(member_id, names),
-        "lines": [{"at": entry.time_s, "what": entry.line} for entry in past.member_timeline(member_id)],
+        "lines": [{"at": time_s, "what": line} for time_s, line in past.member_timeline(member_id)],
     }
 
 

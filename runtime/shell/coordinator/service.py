@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from sparkcohort.assignors import Load
 from sparkcohort.runtime.batches.claims import UnknownSlot
@@ -15,7 +15,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import JoinGroup, LeaveGroup, OffsetFetch, OffsetFetchReply, Request
+from sparkcohort.runtime.protocol.messages import JoinGroup, LeaveGroup, OffsetFetch, OffsetFetchReply, Request, changed
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
@@ -39,16 +39,6 @@ MOST_REASONS = 20
 _DONE = calls.encode(calls.Done())
 
 
-class ServedQuery(Protocol):
-    """The query that the run serves, as tasks and listeners report it; called from any thread."""
-
-    def serves(self, query: str) -> None:
-        """A task of this query has claimed a slot."""
-
-    def batch_committed(self, batch: calls.BatchCommitted) -> str:
-        """A listener reports a batch in Spark's commit log; returns the id of the served query, "" if unknown."""
-
-
 class Service:
     """The handlers of one run; each is called from Flight's threads."""
 
@@ -64,12 +54,13 @@ class Service:
         abilities: ReachabilityWatch | None = None,
         relay: Callable[[bytes], bytes] | None = None,
         on_recreated: Callable[[], None] = lambda: None,
-        progress: ServedQuery | None = None,
+        on_query: Callable[[str], None] = lambda _: None,
+        on_batch: Callable[[calls.BatchCommitted], str] = lambda _: "",
     ) -> None:
         """``relay`` reads ranges for tasks that can't; without it such a request is refused.
 
-        ``on_recreated`` is called when a task has found a recreated topic.  ``progress`` gets the query's id from tasks and
-        listeners.
+        ``on_recreated`` is called when a task has found a recreated topic.  ``on_query`` gets the query's id from tasks;
+        ``on_batch`` gets a batch in Spark's commit log from a listener, and returns the id of the served query, "" if unknown.
         """
         self._coordinator = coordinator
         self._plans = plans
@@ -78,7 +69,7 @@ class Service:
         self._isolation = isolation or SlowPartitionWatch()
         self._ages = ages or RecordAgesWatch()
         self._on_recreated = on_recreated
-        self._progress = progress
+        self._on_query, self._on_batch = on_query, on_batch
         self._abilities = abilities
         self._relay = relay
         self._silent_until_ms: dict[str, int] = {}  # by member: its agent left a task without an answer
@@ -150,22 +141,13 @@ class Service:
         member = self._member_at(claim.address)
         self._note_missing_agent(claim)
         try:
-            claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None, claim.batch)
+            slot, reply = self._plans.claim(claim.plan, claim.index, member.member_id if member else None, claim.batch)
         except (UnknownPlan, UnknownSlot) as error:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
         # After a fail-over a task of the previous run finds this one at the same port with the same token, maybe of another query.
-        if self._progress is not None:
-            self._progress.serves(claim.query)
-        own = member is not None and claimed.slot.member == member.member_id
-        reply = calls.ClaimReply(
-            ranges=claimed.slot.ranges,
-            planned_starts=tuple(claimed.planned_starts[item.tp] for item in claimed.slot.ranges),
-            sequence=claimed.sequence,
-            ids=dict(claimed.ids),
-            agent=own and member is not None and not self._suspected(member),
-            last=claimed.last,
-        )
-        return calls.encode(reply)
+        self._on_query(claim.query)
+        own = member is not None and slot.member == member.member_id and not self._suspected(member)
+        return calls.encode(changed(reply, agent=own))
 
     def _note_missing_agent(self, claim: calls.Claim) -> None:
         """Log a task's reason why its executor can have no agent, once for each reason."""
@@ -190,15 +172,11 @@ class Service:
     def _delivered(self, body: bytes) -> bytes:
         report = calls.decode(body, calls.Delivered)
         calls.check_delivered(report)
-        self._plans.report(report.plan, report.ranges, agent=report.agent, direct=report.direct, sizes=report.sizes)
-        self._plans.malformed.add(report.bad)
+        self._plans.record_report(report)
         if report.recreated:
             self._on_recreated()
-        member = self._member_at(report.address)
-        if report.timed_out:
-            self._plans.agent_timed_out()
-            if member is not None:
-                self._suspect(member)
+        if report.timed_out and (member := self._member_at(report.address)) is not None:
+            self._suspect(member)
         return _DONE
 
     def _suspect(self, member: MemberInfo) -> None:
@@ -275,9 +253,7 @@ class Service:
         return self._relay(body)
 
     def _batch_committed(self, body: bytes) -> bytes:
-        report = calls.decode(body, calls.BatchCommitted)
-        query = self._progress.batch_committed(report) if self._progress is not None else ""
-        return calls.encode(calls.BatchCommittedReply(query))
+        return calls.encode(calls.BatchCommittedReply(self._on_batch(calls.decode(body, calls.BatchCommitted))))
 
     def _rebalances(self, body: bytes) -> bytes:
         """The last rebalances, or the one of a generation with its assignments."""

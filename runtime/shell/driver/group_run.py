@@ -92,7 +92,8 @@ class GroupRun:
             ages=self._status.ages,
             on_recreated=log_ends.doubt,
             abilities=self._abilities,
-            progress=progress,
+            on_query=progress.serves,
+            on_batch=progress.batch_committed,
             relay=lambda body: self._relay.answer(body, {*self.announced, *log_ends.snapshot().partitions}),
         )
         self.announced: Offsets = {}

@@ -11,6 +11,7 @@ import pytest
 from sparkcohort.cli import views
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.batches.snapshot import Snapshot
+from sparkcohort.runtime.protocol.calls import Delivered
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
     CommittedPosition,
@@ -136,9 +137,9 @@ def test_what_tasks_report_is_counted_by_path(coordinator: Coordinator) -> None:
     """Records and bytes through the agent and directly; a range read again is not a new one."""
     plans = PlanRegistry()
     plans.register("p", [Slot(None, (Range("orders", 0, 0, 5),))])
-    for _ in range(2):
-        plans.report("p", [Range("orders", 0, 0, 5)], agent=(3, 300), direct=(2, 200))
-    plans.agent_timed_out()
+    for timed_out in (False, True):
+        ranges = (Range("orders", 0, 0, 5),)
+        plans.record_report(Delivered("p", "", ranges, (3, 300), (2, 200), (500,), timed_out=timed_out))
     samples = values(built(coordinator, plans))
     assert dict(samples["cohort_records_consumed_total"]) == {("agent",): 6, ("direct",): 4}
     assert dict(samples["cohort_bytes_consumed_total"]) == {("agent",): 600, ("direct",): 400}

@@ -85,7 +85,8 @@ def test_a_task_of_the_run_before_does_not_say_whose_this_is() -> None:
     """It finds this run at the port and with the token of its own, and asks for a slot of a plan that is gone."""
     plans, progress = PlanRegistry(), QueryProgress(lambda *_: None)
     coordinator = Coordinator(GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("range",)), dict, assignors=ASSIGNORS)
-    claim = Service(coordinator, plans, failure=lambda: None, status=dict, progress=progress).handlers()["Claim"]
+    service = Service(coordinator, plans, failure=lambda: None, status=dict, on_query=progress.serves)
+    claim = service.handlers()["Claim"]
     plans.register("new", [Slot(None, (Range("orders", 0, 0, 7),))])
 
     assert b"PLAN_GONE" in claim(calls.encode(calls.Claim("old", 0, "", query="q1")))

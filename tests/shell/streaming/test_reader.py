@@ -80,7 +80,7 @@ def test_tasks_are_told_of_the_batch_with_which_a_query_ends(broker: Broker, top
             (slot, *_) = call("partitions", start, end)
             session = call.reader._session
             assert session is not None
-            told.append(session.plans.claim(slot.plan_id, 0, None).last)
+            told.append(session.plans.claim(slot.plan_id, 0, None)[1].last)
             start = end
         assert told == {"available now": [False, False, True], "once": [True], "processing time": [False] * 3}[trigger]
 

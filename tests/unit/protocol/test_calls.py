@@ -42,7 +42,7 @@ VALUES = [
         "m", (calls.WaitedFor("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (TopicPartition("t", 2),)
     ),
     calls.FetchedReply((TopicPartition("t", 0),), (calls.Barred("t", 1, 9),)),
-    calls.PartitionLoads("m", {"t": (calls.PartitionLoad(0, 1.5, 3, 2),)}),
+    calls.PartitionLoads("m", {"t": (calls.ObservedLoad(0, 1.5, 3, 2),)}),
     calls.Listened("assigned", "done", 3),
     calls.MalformedRecords(BAD),
     calls.AgentFigures("m", 1 << 27, 12.5, 80, 1024, 20, 1.5e9, 0.25),
