@@ -21,6 +21,7 @@ from sparkcohort.cli import printing, rebalance_views, views
 from sparkcohort.cli.live_runs import ask_runs, find_runs, status_of
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
@@ -174,7 +175,8 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
         return
 
     def listed(run: Connection) -> views.View:
-        done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
+        question = calls.RebalancesRequest(last=last or DEFAULT_LAST)
+        done = connection_file.ask(run, "Rebalances", calls.encode(question))["rebalances"]
         return rebalance_views.rebalances(run.group_id, done, time.time())
 
     printing.print_answers(*ask_runs(group_id, listed), output)
@@ -186,7 +188,8 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 @printing.output
 def member_timeline(member: str, group_id: str | None, output: str) -> None:
     """Print what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
-    answers, failures = ask_runs(group_id, lambda run: connection_file.fetch_story(run, member))
+    question = calls.encode(calls.StoryRequest(member))
+    answers, failures = ask_runs(group_id, lambda run: connection_file.ask(run, "Story", question))
     stories = [rebalance_views.member_timeline(item) for item in answers if "lines" in item]
     if answers and not stories:
         members = [f"{name} ({client or '-'})" for item in answers for name, client in item["known"]]
@@ -196,7 +199,8 @@ def member_timeline(member: str, group_id: str | None, output: str) -> None:
 
 def _print_rebalance(group_id: str | None, generation: int, output: str) -> None:
     """Print one rebalance of each run that has it."""
-    answers, failures = ask_runs(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
+    question = calls.encode(calls.RebalancesRequest(show=generation))
+    answers, failures = ask_runs(group_id, lambda run: (run.group_id, connection_file.ask(run, "Rebalances", question)))
     now = time.time()
     tables = [rebalance_views.rebalance(name, item, now) for name, item in answers if "assignments" in item]
     if not tables:

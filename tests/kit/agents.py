@@ -25,9 +25,9 @@ from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.executor import Executor, start_agent
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce

@@ -20,7 +20,6 @@ from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import task_requests
 from sparkcohort.runtime.shell.coordinator import group_journal
-from sparkcohort.runtime.shell.rpc.process_identity import Place
 from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
 from sparkcohort.runtime.values import avro_schema, protobuf_descriptor
 from tests.kit.group_world import SESSION_MS, World
@@ -140,9 +139,7 @@ def checkpoints(data: bytes) -> None:
 # --- the group's journal --------------------------------------------------------------------------
 
 IDENTITY = group_journal.RunIdentity("7", 4711, RunAuthority(b"c", b"k", Credentials(b"a", b"c", b"k", TOKEN)))
-JOURNAL = group_journal._Head(
-    group_journal.FORMAT, Place("h", "b", 1), 1, 5, group_journal._sealed("[]", TOKEN), IDENTITY
-)
+JOURNAL = group_journal._Head(group_journal.FORMAT, group_journal._sealed("[]", TOKEN), IDENTITY)
 HEAD = msgspec.msgpack.encode(JOURNAL)
 OPENING = journal.group_frame(groups.new_group(groups.GroupConfig("billing")))[4:]
 APART = b"\xc1"
@@ -158,7 +155,6 @@ def journals(data: bytes) -> None:
     if how != b"\0":
         bodies = [*((HEAD, OPENING) if how == b"2" else ()), *file.split(APART)]
         file = b"".join(map(journal.frame_body, bodies))
-    group_journal._has_ended(file)
     alive = group_journal._ALIVE.pack(time.monotonic_ns())
     try:
         found = group_journal._predecessor(alive + file, "[]", 60_000)

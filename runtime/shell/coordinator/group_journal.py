@@ -33,7 +33,7 @@ from sparkcohort.runtime.group import Group, journal
 from sparkcohort.runtime.group.records import GroupRecord
 from sparkcohort.runtime.shell.rpc.connection_file import home
 from sparkcohort.runtime.shell.rpc.executor import Executor
-from sparkcohort.runtime.shell.rpc.process_identity import Place, current_place, started
+from sparkcohort.runtime.shell.rpc.process_identity import current_place
 from sparkcohort.runtime.shell.rpc.tls import RunAuthority
 
 log = logging.getLogger("sparkcohort.journal")
@@ -63,25 +63,14 @@ class RunIdentity:
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """The first frame: whose journal it is, and what the connection file has."""
+    """The first frame: for whose options the journal is, and what the connection file has."""
 
     format: int
-    place: Place
-    jvm: int
-    jvm_started: int
     members: str  # ``_sealed``
     identity: RunIdentity
 
 
 _HEAD: Final = msgspec.msgpack.Decoder(_Head)  # at import: see ``wire_types``
-
-
-def _read_head(body: bytes) -> _Head:
-    """Raises UnusableJournal."""
-    try:
-        return _HEAD.decode(body)
-    except (ValueError, RecursionError):  # msgspec's own are ValueErrors
-        raise UnusableJournal("it can't be read") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +156,10 @@ def _predecessor(data: bytes, members: str, session_timeout_ms: int) -> Predeces
     if not 0 <= silent_ms <= session_timeout_ms:
         raise UnusableJournal(f"its members have waited for {session_timeout_ms} ms, and are gone")
     body = next(journal.frames(data[_ALIVE.size :]), b"")
-    head = _read_head(body)
+    try:
+        head = _HEAD.decode(body)
+    except (ValueError, RecursionError):  # msgspec's own are ValueErrors
+        raise UnusableJournal("it can't be read") from None
     if head.format != FORMAT:
         raise UnusableJournal("it is of another version")
     if not hmac.compare_digest(head.members, _sealed(members, head.identity.authority.client.token)):
@@ -183,11 +175,10 @@ def _sealed(members: str, token: str) -> str:
 class GroupJournal:
     """The journal of one run; its methods need the coordinator's lock, ``close`` comes after the last step."""
 
-    def __init__(self, path: Path, identity: RunIdentity, members: str, jvm: Executor, group_id: str) -> None:
+    def __init__(self, path: Path, identity: RunIdentity, members: str, group_id: str) -> None:
         """Nothing is written before ``open``."""
         self._path, self._group_id = path, group_id
-        sealed = _sealed(members, identity.authority.client.token)
-        head = _Head(FORMAT, current_place(), jvm.pid, jvm.started, sealed, identity)
+        head = _Head(FORMAT, _sealed(members, identity.authority.client.token), identity)
         self._head = journal.frame_body(msgspec.msgpack.encode(head))
         self._descriptor: int | None = None
         self._grown = self._base = 0
@@ -308,7 +299,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def sweep() -> None:
-    """Remove unused journals: those of ended applications, and those older than ``OLD_S``."""
+    """Remove journals that no run has written for ``OLD_S``: those of ended applications."""
     with contextlib.suppress(OSError, CohortError):
         for path in home().glob(f"*{_SUFFIX}"):
             _sweep(path)
@@ -316,16 +307,5 @@ def sweep() -> None:
 
 def _sweep(path: Path) -> None:
     with contextlib.suppress(OSError, UnusableJournal), _locked_file(path, 0) as (descriptor, _):
-        old = time.time() - os.fstat(descriptor).st_mtime > OLD_S
-        if old or _has_ended(os.pread(descriptor, 64 << 10, _ALIVE.size)):
+        if time.time() - os.fstat(descriptor).st_mtime > OLD_S:
             path.unlink()
-
-
-def _has_ended(data: bytes) -> bool:
-    """Whether the application in a journal's first frame lived on this host and has ended."""
-    try:
-        head = _read_head(next(journal.frames(data), b""))
-    except UnusableJournal:
-        return False
-    lived_here = head.place[1:] == current_place()[1:] and head.place.is_certain()
-    return bool(lived_here and started(head.jvm) != head.jvm_started)

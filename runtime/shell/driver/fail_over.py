@@ -26,7 +26,6 @@ from sparkcohort.runtime.shell.coordinator.group_journal import (
 )
 from sparkcohort.runtime.shell.driver.stream_process import driver_jvm
 from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.process_identity import started
 from sparkcohort.runtime.shell.rpc.shutdown import CLOSE_S
 
@@ -37,12 +36,12 @@ PORT_S, LOOK_S = 1.0, 0.05
 
 def predecessor(options: SourceOptions) -> Predecessor | None:
     """The former run in this application, if its group can be taken over."""
-    place = _place(options)
-    if place is None:
+    path = _path(options)
+    if path is None:
         return None
     sweep()
     former = take(
-        place[1],
+        path,
         _members(options),
         session_timeout_ms=options.session_timeout_ms,
         patience_s=CLOSE_S,
@@ -55,17 +54,16 @@ def predecessor(options: SourceOptions) -> Predecessor | None:
 
 def keep_journal(options: SourceOptions, coordinator: Coordinator, identity: RunIdentity) -> None:
     """Have the group kept for the run after, where it can be told which application this is."""
-    place = _place(options)
-    if place is not None:
-        jvm, path = place
-        coordinator.open_journal(GroupJournal(path, identity, _members(options), jvm, options.group_id))
+    path = _path(options)
+    if path is not None:
+        coordinator.open_journal(GroupJournal(path, identity, _members(options), options.group_id))
 
 
-def _place(options: SourceOptions) -> tuple[Executor, Path] | None:
-    """The driver's JVM and the journal of this group in its application, where both are known."""
+def _path(options: SourceOptions) -> Path | None:
+    """The journal of this group in its application, where that is known."""
     jvm = driver_jvm()
     with contextlib.suppress(CohortError):  # no home
-        return (jvm, path_of(jvm, options.group_id, options.group_instance_id)) if jvm is not None else None
+        return path_of(jvm, options.group_id, options.group_instance_id) if jvm is not None else None
     return None
 
 

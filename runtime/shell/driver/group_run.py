@@ -32,10 +32,10 @@ from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.runtime.text import counted
 
 log = logging.getLogger("sparkcohort.session")

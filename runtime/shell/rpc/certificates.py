@@ -1,12 +1,14 @@
 """Certificates of one run: its own authority, and one certificate for each side.
 
-Keys are ECDSA over P-256.  The authority's key exists in memory only, as long as the object.
+Keys are ECDSA over P-256.  The authority's key is forgotten with the call.  Agents make none, so they don't import this: it would
+be a tenth of their start.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Final, NamedTuple
+import secrets
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -14,52 +16,44 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from sparkcohort.runtime.shell.rpc.tls import MEMBER_NAME, SERVER_NAME, Credentials, RunAuthority
+
 VALID_SINCE: Final = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 """Long before the run, so that a wrong clock on an executor or driver doesn't matter; the key is new in each run."""
 VALID_FOR: Final = dt.timedelta(days=3650)
 """The certificates of a run are never renewed, so they outlast it."""
 
-SERVER: Final = ExtendedKeyUsageOID.SERVER_AUTH
-CLIENT: Final = ExtendedKeyUsageOID.CLIENT_AUTH
+
+def new_authority() -> RunAuthority:
+    """Make a certificate authority for this run, a certificate for each side, and a token, all in memory."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), _name("authority")
+    certificate = (
+        _builder(name, name, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)  # no authorities below it
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, SHA256())
+    )
+    server = _issue(key, name, SERVER_NAME, ExtendedKeyUsageOID.SERVER_AUTH)
+    client = _issue(key, name, MEMBER_NAME, ExtendedKeyUsageOID.CLIENT_AUTH)
+    return RunAuthority(*server, Credentials(certificate.public_bytes(Encoding.PEM), *client, secrets.token_hex(32)))
 
 
-class CertificateAndKey(NamedTuple):
-    """A certificate and its key, as PEM."""
-
-    certificate: bytes
-    key: bytes
-
-
-class CertificateAuthority:
-    """Issues the certificates of one run; ``pem`` is its own."""
-
-    def __init__(self) -> None:
-        """Make the key, and the certificate that it signs itself: no authorities below it."""
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("authority")
-        certificate = (
-            _builder(self._name, self._name, self._key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(self._key, SHA256())
-        )
-        self.pem = certificate.public_bytes(Encoding.PEM)
-
-    def issue(self, name: str, usage: x509.ObjectIdentifier) -> CertificateAndKey:
-        """A certificate for this host name, to be shown by a ``SERVER`` or by a ``CLIENT`` only."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        certificate = (
-            _builder(_name(name), self._name, key)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-            .add_extension(issuer, critical=False)
-            .sign(self._key, SHA256())
-        )
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return CertificateAndKey(certificate.public_bytes(Encoding.PEM), pem)
+def _issue(
+    authority: ec.EllipticCurvePrivateKey, issuer: x509.Name, name: str, usage: x509.ObjectIdentifier
+) -> tuple[bytes, bytes]:
+    """A certificate for this host name and use, and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(_name(name), issuer, key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
+        .sign(authority, SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate.public_bytes(Encoding.PEM), pem
 
 
 def _name(common_name: str) -> x509.Name:

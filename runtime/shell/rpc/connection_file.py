@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.rpc.process_identity import Place, current_place, started
@@ -225,28 +224,11 @@ def find_one(group_id: str, instance_id: str | None = None) -> Connection:
 
 def fetch_status(connection: Connection) -> dict[str, Any]:
     """The status of the run (see ``status``).  Raises CohortError when it does not answer."""
-    return _ask(connection, "Status", b"")
+    return ask(connection, "Status")
 
 
-def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
-    """The last rebalances of the run, newest last (see ``reports.rebalances``).  Raises CohortError."""
-    rows: list[dict[str, Any]] = _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(last=last)))[
-        "rebalances"
-    ]
-    return rows
-
-
-def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
-    """One rebalance with its assignments (see ``reports.rebalance_details``).  Raises CohortError."""
-    return _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(show=generation)))
-
-
-def fetch_story(connection: Connection, member: str) -> dict[str, Any]:
-    """A member's timeline, by its member id or client id (see ``reports.member_timeline``).  Raises CohortError."""
-    return _ask(connection, "Story", calls.encode(calls.StoryRequest(member)))
-
-
-def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
+def ask(connection: Connection, action: str, body: bytes = b"") -> dict[str, Any]:
+    """The run's answer, as ``service`` makes it.  Raises CohortError when it does not answer."""
     run = connection.run
     link = Link("127.0.0.1", run.port, run.credentials)
     try:

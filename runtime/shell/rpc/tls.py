@@ -1,8 +1,7 @@
-"""The run's own certificate authority, for mutual TLS between the coordinator and its clients."""
+"""What the two ends of the run's port authenticate with, by mutual TLS and a token."""
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 
 SERVER_NAME = "coordinator.cohort.internal"
@@ -28,20 +27,3 @@ class RunAuthority:
     server_certificate: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
     client: Credentials = field(repr=False)
-
-
-def new_authority() -> RunAuthority:
-    """Make a certificate authority for this run, a certificate for each side, and a token, all in memory."""
-    from sparkcohort.runtime.shell.rpc.certificates import (  # noqa: PLC0415  a tenth of an agent's start, which makes none
-        CLIENT,
-        SERVER,
-        CertificateAuthority,
-    )
-
-    authority = CertificateAuthority()
-    server, client = authority.issue(SERVER_NAME, SERVER), authority.issue(MEMBER_NAME, CLIENT)
-    return RunAuthority(
-        server_certificate=server.certificate,
-        server_key=server.key,
-        client=Credentials(authority.pem, client.certificate, client.key, secrets.token_hex(32)),
-    )

@@ -8,7 +8,6 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal, Predecessor, RunIdentity, take
-from sparkcohort.runtime.shell.rpc.executor import Executor
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled
 from tests.kit.waiting import hold_for, wait_until
 
@@ -19,7 +18,7 @@ GENERATIONS = 1_000
 def journal(world: World, path: Path) -> GroupJournal:
     """The journal of the run that the world has."""
     identity = RunIdentity(world.run_id, world.port, world.authority)
-    made = GroupJournal(path, identity, "the members' options", Executor(1, 1, "driver", "host", 1), "g")
+    made = GroupJournal(path, identity, "the members' options", "g")
     world.coordinator.open_journal(made)
     return made
 
@@ -48,9 +47,7 @@ def test_members_come_back_with_all_they_had(world: World, tmp_path: Path, how: 
         kept.close(keep=True)
     world.server.stop(2)
     if how == "killed":  # of a process that is gone nothing is said, and its lock is free
-        world.coordinator.open_journal(
-            GroupJournal(tmp_path / "none", taken_identity(world), "", Executor(1, 1, "", "", 1), "")
-        )
+        world.coordinator.open_journal(GroupJournal(tmp_path / "none", taken_identity(world), "", ""))
         kept.close(keep=True)
     found = taken(path)
     assert {m: dict(found.group.owned.get(m, {})) for m in before} == before

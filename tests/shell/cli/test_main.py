@@ -19,9 +19,9 @@ import pytest
 from sparkcohort.cli import views
 from sparkcohort.cli.main import cli
 from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.command import COMMAND, cohort, process
 from tests.kit.status import a_status
 

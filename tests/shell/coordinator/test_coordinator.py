@@ -40,8 +40,8 @@ from sparkcohort.runtime.shell.coordinator.group_loop import Clock
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, GroupServer, Link
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.rebalances import rebalances_of
 from tests.kit.waiting import wait_until
 

@@ -31,9 +31,9 @@ from sparkcohort.runtime.shell.coordinator.group_journal import (
     sweep,
     take,
 )
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.process_identity import started
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.waiting import hold_for
 
 JVM = Executor(os.getpid(), started(os.getpid()), "driver", "host", 1)
@@ -70,7 +70,7 @@ def kept(home: Path) -> Iterator[GroupJournal]:
 
 def left(home: Path, steps: int = 3) -> GroupJournal:
     """A journal with so many steps."""
-    made, group = GroupJournal(path_of(JVM, "billing", "i"), IDENTITY, OPTIONS, JVM, "billing"), GROUP
+    made, group = GroupJournal(path_of(JVM, "billing", "i"), IDENTITY, OPTIONS, "billing"), GROUP
     made.open(group)
     for number in range(1, steps + 1):
         record = numbered(number)
@@ -260,7 +260,7 @@ def test_a_journal_that_can_not_be_begun_leaves_none_of_an_earlier_run(kept: Gro
     (file,) = home.iterdir()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size // 2, before[1]))
-    later = GroupJournal(file, IDENTITY, OPTIONS, JVM, "billing")
+    later = GroupJournal(file, IDENTITY, OPTIONS, "billing")
     try:
         later.open(GROUP)
     finally:
@@ -278,30 +278,19 @@ def test_an_end_for_good_leaves_nothing(kept: GroupJournal, home: Path) -> None:
 
 
 def test_the_journals_of_ended_applications_are_swept(kept: GroupJournal, home: Path) -> None:
-    """By whoever comes next; those of living ones stay, and so does what is none of ours."""
+    """By whoever comes next, an hour after the last sign of life; what is written stays, and so does what is none of ours."""
     kept.close(keep=True)
-    gone = replace(JVM, started=JVM.started - 1)
-    other = GroupJournal(path_of(gone, "billing", "i"), IDENTITY, OPTIONS, gone, "billing")
-    other.open(GROUP)
-    other.close(keep=True)
-    half = home / "0123.new.journal"  # a process that was killed while it wrote anew
-    half.write_bytes(path_of(gone, "billing", "i").read_bytes())
-    old = home / "4567.journal"  # of another boot, or another container
-    old.write_bytes(b"whatever it is")
-    os.utime(old, (time.time() - 2 * group_journal.OLD_S,) * 2)
-    os.mkfifo(home / "pipe.journal")
-    (home / "mine.journal").write_text("no journal")
-    for name, damaged in {
-        "deep": b"\x91" * NESTED,
-        "endless": b"",
-    }.items():  # and none of ours keeps the others from it
-        spoilt = home / f"{name}.journal"
-        spoilt.write_bytes(path_of(JVM, "billing", "i").read_bytes())
-        headed(spoilt, damaged, jvm=float("inf"))
-    written = path_of(replace(JVM, started=1), "billing", "i")  # of a JVM that is gone, and its runner is still there
-    there = GroupJournal(written, IDENTITY, OPTIONS, replace(JVM, started=1), "billing")
+    (fresh,) = home.iterdir()
+    old = (time.time() - 2 * group_journal.OLD_S,) * 2
+    written = path_of(replace(JVM, started=1), "billing", "i")  # another run has its lock
+    there = GroupJournal(written, IDENTITY, OPTIONS, "billing")
     there.open(GROUP)
+    half = home / "0123.new.journal"  # a process that was killed while it wrote anew
+    half.write_bytes(fresh.read_bytes())
+    (home / "mine.journal").write_text("no journal")
+    os.mkfifo(home / "pipe.journal")
+    for path in (written, half, home / "pipe.journal"):
+        os.utime(path, old)
     sweep()
-    theirs = {f"{name}.journal" for name in ("mine", "pipe", "deep", "endless")}
-    assert {path.name for path in home.iterdir()} == {path_of(JVM, "billing", "i").name, written.name, *theirs}
+    assert {path.name for path in home.iterdir()} == {fresh.name, written.name, "mine.journal", "pipe.journal"}
     there.close(keep=False)

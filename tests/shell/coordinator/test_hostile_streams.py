@@ -17,8 +17,9 @@ from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
-from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, RunAuthority, new_authority
+from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, RunAuthority
 from tests.kit.waiting import wait_until
 
 BEAT = encode(p.Heartbeat("x-1", "x", 3))

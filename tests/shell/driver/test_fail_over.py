@@ -21,10 +21,10 @@ from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.executor import Executor
 from sparkcohort.runtime.shell.rpc.process_identity import started
 from sparkcohort.runtime.shell.rpc.shutdown import Ending
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 LEAST = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t", "group.id": "g"}
 AVRO = """{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"%s}]}"""

@@ -20,9 +20,9 @@ from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import stream_process
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc import executor
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.executor import Executor, NoExecutor, find_executor
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from sparkcohort.streaming import agent_start
 from tests.kit.jars import QUICK, java
 from tests.kit.sealed import NEED

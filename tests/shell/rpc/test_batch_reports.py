@@ -16,10 +16,10 @@ import pytest
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.rpc import batch_reports, connection_file
 from sparkcohort.runtime.shell.rpc.batch_reports import BatchReports
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.process_identity import started
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.waiting import wait_until
 
 

@@ -16,6 +16,7 @@ import pytest
 from pyarrow import flight
 
 from sparkcohort.runtime.shell.agent import member_reports
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.flight import (
     REPORTS,
     CoordinatorRefused,
@@ -25,7 +26,7 @@ from sparkcohort.runtime.shell.rpc.flight import (
     Link,
     _RequestStream,
 )
-from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
+from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
 from tests.kit.certificates import Authority
 from tests.kit.proxy import SilentProxy
 from tests.kit.relay import Relay
@@ -371,7 +372,7 @@ def test_what_members_report_is_known_as_reports() -> None:
     """By name: whoever adds one is told here."""
     source = getsource(member_reports)
     names = {*re.findall(r"_submit\(calls\.(\w+)", source), *re.findall(r'(?:link\.call\(|_call, )"(\w+)"', source)}
-    assert names | {"Delivered"} == REPORTS
+    assert names | {"Delivered", "PartitionLoads"} == REPORTS
 
 
 def test_a_gone_server_is_unreachable(served: Served) -> None:

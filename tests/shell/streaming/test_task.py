@@ -21,10 +21,11 @@ from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.log_lines import GROUP, OneLine
-from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
+from sparkcohort.runtime.shell.rpc.tls import Credentials
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from sparkcohort.streaming import task
 from sparkcohort.streaming.slot_reader import SlotPartition

@@ -73,7 +73,7 @@ def test_an_assignor_that_fails_is_asked_again_ever_later() -> None:
         assert due_ms is not None
         waits.append((due_ms - now_ms) // 1_000)
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert memory == LeaderState(failure=Failure(9, 300_008))
+    assert memory == LeaderState(failure=Failure(9, 300_008, at_ms=8))
     assert delayed_rebalance.record_failure(LeaderState(failure=Failure(10**6, 0)), 0).failure == Failure(
         10**6 + 1, 300_000
     )

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from sparkcohort.runtime.shell.rpc.tls import MEMBER_NAME, SERVER_NAME, RunAuthority, new_authority
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
+from sparkcohort.runtime.shell.rpc.tls import MEMBER_NAME, SERVER_NAME, RunAuthority
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.process_identity import current_place
-from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 
 @pytest.fixture(autouse=True)
