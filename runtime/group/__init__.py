@@ -86,7 +86,7 @@ def deadline(group: Group) -> int | None:
     times = list(group.sessions.values())
     if group.sync_deadline_ms is not None:
         times.append(group.sync_deadline_ms)
-    if group.rebalance and group.state is GroupState.PREPARING_REBALANCE:
+    if group.rebalance and group.joins and group.state is GroupState.PREPARING_REBALANCE:
         times.append(group.rebalance.deadline_ms)
     return min(times, default=None)
 

@@ -62,17 +62,10 @@ def check_joined(context: StepContext, _reason: Reason = NO_REASON) -> None:
         return
     if len(group.joins) < len(group.members) and context.now_ms < phase.deadline_ms:
         return
-    # KIP-345: an absent member keeps its slot until its session ends.
     if not group.members:
         on_internal_event(context, Input.NONE_LEFT)
-    elif not group.joins:
-        on_internal_event(context, Input.NONE_REJOINED)
-    else:
+    elif group.joins:  # KIP-345: an absent member keeps its slot until its session ends
         on_internal_event(context, Input.ALL_JOINED)
-
-
-def _extend(context: StepContext, _reason: Reason) -> None:
-    context.record(r.JoinPhaseExtended(context.now_ms + rebalance_timeout_ms(context.group)))
 
 
 def _empty_out(context: StepContext, _reason: Reason) -> None:
@@ -191,5 +184,4 @@ _EFFECTS: Mapping[Effect, Callable[[StepContext, Reason], None]] = {
     Effect.CHECK_JOINED: check_joined,
     Effect.COMPLETE_JOIN: _complete_join,
     Effect.EMPTY_OUT: _empty_out,
-    Effect.EXTEND: _extend,
 }

@@ -211,17 +211,6 @@ class RebalanceStarted(GroupRecord, frozen=True):
         )
 
 
-class JoinPhaseExtended(GroupRecord, frozen=True):
-    """The join phase goes on until ``deadline_ms``."""
-
-    deadline_ms: int
-
-    def _change(self, group: Group) -> Group:
-        if group.rebalance is None:
-            raise IllegalTransitionError(f"group {group.config.group_id}: no join phase to extend in {group.state}")
-        return replace(group, rebalance=replace(group.rebalance, deadline_ms=self.deadline_ms))
-
-
 class GenerationStarted(GroupRecord, frozen=True):
     """The join phase ended with members; ``leader`` has joined, and all are to sync before ``sync_deadline_ms``."""
 

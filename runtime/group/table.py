@@ -14,7 +14,7 @@ What the table can't say:
   the group over a restart.
 * **The join phase ends itself.**  ``ALL_JOINED`` follows in the same step as the join, leave or expiry that made it
   true: every member waits in its join.  At the rebalance timeout the phase ends by force: members that did not come back
-  are kept until their sessions end; when only such members are left, the phase is extended (``NONE_REJOINED``).
+  are kept until their sessions end; when only such members are left, the phase goes on until one comes or the last is gone.
 * **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a member that
   takes its slot back in Stable changes nothing for the others.
 * **Parked is alive.**  A member whose join or sync is unanswered has no session deadline; its answer arms it again.
@@ -76,7 +76,6 @@ class Input(StrEnum):
     MEMBERS_GONE = "members left, expired or did not sync"
     ALL_JOINED = "join phase over"
     NONE_LEFT = "join phase over, no member left"
-    NONE_REJOINED = "join phase due, only absent members"
     UNLOAD = "Unload: the coordinator gives the group up"
 
 
@@ -106,7 +105,6 @@ class Effect(StrEnum):
     CHECK_JOINED = "end the join phase if all have joined"
     COMPLETE_JOIN = "raise generation, answer all joins"
     EMPTY_OUT = "raise generation"
-    EXTEND = "extend the join phase"
     UNLOAD = "answer all parked, forget members"
 
 
@@ -249,7 +247,7 @@ _EVERYWHERE = {
     Input.FETCH: Row(Effect.FETCH),
     Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
 }
-_NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NONE_REJOINED: _IGNORE}
+_NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE}
 
 TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _EMPTY: {
@@ -278,7 +276,6 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.MEMBERS_GONE: Row(Effect.CHECK_JOINED),
         Input.ALL_JOINED: Row(Effect.COMPLETE_JOIN, _COMPLETING),
         Input.NONE_LEFT: Row(Effect.EMPTY_OUT, _EMPTY),
-        Input.NONE_REJOINED: Row(Effect.EXTEND),
     },
     _COMPLETING: {
         **_EVERYWHERE,

@@ -11,10 +11,12 @@ from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparkcohort.runtime.group.state import GroupMember
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.text import printable
 
 MOST_MEMBERS: Final = 10_000
 """Members of a group, the driver's own apart (Kafka: group.max.size)."""
@@ -46,11 +48,6 @@ class Refusal(Exception):
         self.error = error
 
 
-def log_text(words: str, most: int = MOST_NAME) -> str:
-    """A member's text as a log may have it: on one line, and of bounded length."""
-    return "".join(character if character.isprintable() else "?" for character in words[:most])
-
-
 def check_join(request: p.JoinGroup, assignors: Collection[str], rebalance_timeout_ms: int) -> p.JoinGroup:
     """A join as the group takes it: with the group's assignors and within its time-out.  Raises Refusal."""
     process = request.subscription.process
@@ -63,16 +60,16 @@ def check_join(request: p.JoinGroup, assignors: Collection[str], rebalance_timeo
         ("process's host", process.host),
         ("address", process.address),
     ):
-        if log_text(name) != name:
+        if printable(name, MOST_NAME) != name:
             problem = f"its {part} has more than {MOST_NAME} characters, or one that can't be printed"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     offered = tuple(dict.fromkeys(name for name in request.protocols if name in assignors))
-    return p.changed(
+    return replace(
         request,
         protocols=offered
-        or tuple(map(log_text, request.protocols[:1])),  # an unknown one, which the group refuses by name
+        or tuple(map(printable, request.protocols[:1])),  # an unknown one, which the group refuses by name
         rebalance_timeout_ms=min(request.rebalance_timeout_ms, rebalance_timeout_ms),
-        reason=log_text(request.reason),
+        reason=printable(request.reason, MOST_NAME),
     )
 
 

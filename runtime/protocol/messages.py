@@ -9,9 +9,9 @@ metadata and assignments that they carry as bytes are ``Subscription`` and parti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Annotated, Final, NamedTuple, TypeAlias, get_args
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Struct, field
 
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -29,14 +29,6 @@ Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 
 class Message(Struct, frozen=True, forbid_unknown_fields=True):
     """A value that goes over the wire, or into and out of the core; two with equal fields are equal."""
-
-
-M = TypeVar("M", bound=Message)
-
-
-def changed(message: M, /, **fields: Any) -> M:
-    """A copy of a message with these fields changed.  Raises TypeError for a field that it doesn't have."""
-    return structs.replace(message, **fields)
 
 
 class ProcessInfo(Message, frozen=True):

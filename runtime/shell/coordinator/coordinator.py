@@ -30,6 +30,7 @@ from sparkcohort.runtime.shell.coordinator.leadership import DRIVER, Leadership,
 from sparkcohort.runtime.shell.coordinator.member_directory import MemberDirectory
 from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals
 from sparkcohort.runtime.shell.rpc.flight import EventQueue
+from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.coordinator")
 
@@ -219,7 +220,9 @@ class Coordinator:
                 request = validation.check_join(request, self.settings.assignors, self.settings.rebalance_timeout_ms)
             except validation.Refusal as refusal:
                 self.counters["JoinGroup", refusal.error.name] += 1
-                name, host = (validation.log_text(text) for text in (request.group_instance_id, request.client_host))
+                name, host = (
+                    printable(text, validation.MOST_NAME) for text in (request.group_instance_id, request.client_host)
+                )
                 if self._directory.limit.is_new(name, host, refusal.error, now_ms=self.now_ms):
                     log.warning(
                         "group %s: refused JoinGroup of %s on %s: %s", self.settings.group_id, name, host, refusal
@@ -257,7 +260,7 @@ class Coordinator:
             case p.Refused(request, error, member_id, partitions):
                 self.counters[request, error.name] += partitions
                 if self._directory.limit.is_new(request, error, member_id, now_ms=self.now_ms):
-                    name = validation.log_text(member_id)
+                    name = printable(member_id, validation.MOST_NAME)
                     log.info("group %s: refused %s of %s: %s", self.settings.group_id, request, name, error.name)
             case p.Rebalanced():
                 self._rebalanced(action)

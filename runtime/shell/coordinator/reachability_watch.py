@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
+from sparkcohort.runtime.protocol.calls import MAX_WORDS, Silent
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.rpc.clock import now_ms
+from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.reachability")
 
@@ -23,13 +25,6 @@ CONFIRM_MS: Final = 2_000
 """A leader that was away for all answers all of them again within so long."""
 PAUSE_MS: Final = 5_000
 """After a probe that some leader left unanswered: one that is down answers no member either."""
-
-
-class Stuck(NamedTuple):
-    """The fetch position of a partition, and why it doesn't advance."""
-
-    position: int
-    reason: str
 
 
 class ReachabilityWatch:
@@ -53,7 +48,7 @@ class ReachabilityWatch:
         self._answered_driver: dict[str, dict[TopicPartition, int]] = {}  # the driver, and when, though not the member
 
     def record_report(
-        self, member: str, stuck: Mapping[TopicPartition, Stuck], reached: Collection[TopicPartition] | None = None
+        self, member: str, stuck: Mapping[TopicPartition, Silent], reached: Collection[TopicPartition] | None = None
     ) -> list[TopicPartition]:
         """What a member reports of leaders that don't answer it, and which it reached of those it was to try.
 
@@ -68,16 +63,20 @@ class ReachabilityWatch:
         self.lift_expired()
         return sorted(self._barred.get(member, {}))
 
-    def _confirm(self, member: str, stuck: Mapping[TopicPartition, Stuck], now: int) -> None:
+    def _confirm(self, member: str, stuck: Mapping[TopicPartition, Silent], now: int) -> None:
         """Bar the member from what has answered the driver, and ``CONFIRM_MS`` later still doesn't answer the member."""
         with self._lock:
             confirmed = {tp: since_ms for tp, since_ms in self._answered_driver.pop(member, {}).items() if tp in stuck}
             if confirmed:
                 self._answered_driver[member] = confirmed
-        reasons = {tp: stuck[tp].reason for tp, since_ms in confirmed.items() if now - since_ms >= CONFIRM_MS}
+        reasons = {
+            tp: printable(stuck[tp].reason, MAX_WORDS)
+            for tp, since_ms in confirmed.items()
+            if now - since_ms >= CONFIRM_MS
+        }
         if reasons:
             self._cut_off(member, reasons, now)
-        doubtful = {tp: stand.position for tp, stand in stuck.items() if tp not in confirmed}
+        doubtful = {tp: max(stand.position, 0) for tp, stand in stuck.items() if tp not in confirmed}
         if doubtful and now >= self._next_probe_ms and self._probing.acquire(blocking=False):
             try:
                 reached = self._probe(doubtful, PROBE_S)

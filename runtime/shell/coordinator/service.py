@@ -9,23 +9,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_args
 
+from msgspec.structs import replace
+
 from sparkcohort.assignors import Load
 from sparkcohort.runtime.batches.claims import UnknownSlot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import JoinGroup, LeaveGroup, OffsetFetch, OffsetFetchReply, Request, changed
+from sparkcohort.runtime.protocol.messages import JoinGroup, LeaveGroup, OffsetFetch, OffsetFetchReply, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.leadership import DRIVER
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry, UnknownPlan
-from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.rpc.clock import now_ms
 from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
+from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.service")
 
@@ -147,11 +150,11 @@ class Service:
         # After a fail-over a task of the previous run finds this one at the same port with the same token, maybe of another query.
         self._on_query(claim.query)
         own = member is not None and slot.member == member.member_id and not self._suspected(member)
-        return calls.encode(changed(reply, agent=own))
+        return calls.encode(replace(reply, agent=own))
 
     def _note_missing_agent(self, claim: calls.Claim) -> None:
         """Log a task's reason why its executor can have no agent, once for each reason."""
-        reason, host = _printable(claim.no_agent_reason), _printable(claim.host)
+        reason, host = printable(claim.no_agent_reason, calls.MAX_WORDS), printable(claim.host, calls.MAX_WORDS)
         if reason and reason not in self._no_agent_reasons and len(self._no_agent_reasons) < MOST_REASONS:
             self._no_agent_reasons.add(reason)
             log.warning(
@@ -237,8 +240,8 @@ class Service:
         late = tuple(self._isolation.record_report(report, owners))
         if self._abilities is None:
             return calls.encode(calls.FetchedReply(late))
-        silent = dict(map(_stuck, report.silent))
-        stuck = {tp: suspicion for tp, suspicion in silent.items() if owners.get(tp) == report.member}
+        silent = {TopicPartition(row.topic, row.partition): row for row in report.silent}
+        stuck = {tp: row for tp, row in silent.items() if owners.get(tp) == report.member}
         barred = self._abilities.record_report(report.member, stuck, report.reached)
         to_try = tuple(calls.Barred(*tp, self._plans.planned_end(tp) or 0) for tp in barred)
         return calls.encode(calls.FetchedReply(late, to_try))
@@ -266,17 +269,6 @@ class Service:
 
     def _member_timeline(self, body: bytes) -> bytes:
         return _json(reports.member_timeline(self._coordinator.history, calls.decode(body, calls.StoryRequest).member))
-
-
-def _printable(words: str) -> str:
-    """A task's or agent's text, printable on one line of a log."""
-    return "".join(each if each.isprintable() else " " for each in words[: calls.MAX_WORDS])
-
-
-def _stuck(row: calls.Silent) -> tuple[TopicPartition, Stuck]:
-    """A partition whose leader doesn't answer a member."""
-    position = min(max(row.position, 0), 1 << 62)
-    return TopicPartition(row.topic, row.partition), Stuck(position, _printable(row.reason))
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
+from sparkcohort.runtime.protocol.calls import Silent
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import SILENT_S, Prefetcher
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
@@ -25,7 +26,6 @@ from sparkcohort.runtime.shell.coordinator.reachability_watch import (
     PAUSE_MS,
     PROBE_S,
     ReachabilityWatch,
-    Stuck,
 )
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
@@ -195,7 +195,10 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
     """Told once with name and reason; let back when it has reached the leader for a while, and its hold is over."""
     monkeypatch.setattr(reachability, "HOLD_MS", 3_000)
     monkeypatch.setattr(reachability, "GOOD_MS", 500)
-    tps = {TopicPartition(topic, 0): Stuck(10, "no answer"), TopicPartition(topic, 1): Stuck(10, "no answer")}
+    tps = {
+        TopicPartition(topic, 0): Silent(topic, 0, 10, "no answer"),
+        TopicPartition(topic, 1): Silent(topic, 1, 10, "no answer"),
+    }
     reasons: list[str] = []
     watch = ReachabilityWatch(partial(probe_leaders, ways.everybody), lambda: MEMBERS, reasons.append)
     with caplog.at_level(logging.INFO, "sparkcohort.reachability"):
@@ -216,7 +219,7 @@ def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic:
     """Then the fault is the broker's; and who looks in vain looks ever more rarely."""
     ways.way.hold()
     watch = ReachabilityWatch(partial(probe_leaders, ways.cut_off), lambda: MEMBERS, lambda _: None)
-    tps = {TopicPartition(topic, 0): Stuck(10, "no answer")}
+    tps = {TopicPartition(topic, 0): Silent(topic, 0, 10, "no answer")}
     for _ in range(20):
         assert watch.record_report("m-1", tps) == []
     assert watch._next_probe_ms - now_ms() > PAUSE_MS / 2, "it is not asked again at once"
@@ -225,7 +228,7 @@ def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic:
 def test_a_leader_that_was_away_for_all_bars_nobody(ways: TwoWays, topic: str) -> None:
     """It answers the driver a moment before it answers the member: that is no cut."""
     watch = ReachabilityWatch(partial(probe_leaders, ways.everybody), lambda: MEMBERS, lambda _: None)
-    stuck = {TopicPartition(topic, 0): Stuck(10, "no answer")}
+    stuck = {TopicPartition(topic, 0): Silent(topic, 0, 10, "no answer")}
     wait_until(lambda: watch.record_report("m-1", stuck) or watch._answered_driver, 30, "the driver to have an answer")
     assert watch.record_report("m-1", {}) == [] and not watch._answered_driver
     hold_for(lambda: not watch.record_report("m-1", {}), CONFIRM_MS / 1000, "nobody to be barred")

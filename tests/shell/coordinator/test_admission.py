@@ -116,7 +116,7 @@ def test_one_that_is_refused_again_and_again_is_one_line(
         for _ in range(50):
             world.call(p.Heartbeat("who\n2026 ERROR nothing is well", "who", 3))
     (line,) = [record.getMessage() for record in caplog.records if "refused Heartbeat" in record.getMessage()]
-    assert "refused Heartbeat of who?2026 ERROR nothing is well: UNKNOWN_MEMBER_ID" in line
+    assert "refused Heartbeat of who\\n2026 ERROR nothing is well: UNKNOWN_MEMBER_ID" in line
 
 
 INT32 = st.integers(-(2**31), 2**31 - 1) | st.sampled_from([0, 1, 3, 4, -1, -50, 2**31 - 1])

@@ -14,7 +14,7 @@ from sparkcohort.runtime.protocol.reasons import NO_REASON
 from tests.kit.group_world import World
 from tests.unit.group.test_timeline import life
 
-STEPS = ((r.OffsetsCommitted(()),), (r.RebalanceStarted(JoinPhase(NO_REASON, 0, 9)), r.JoinPhaseExtended(8)), ())
+STEPS = ((r.OffsetsCommitted(()),), (r.RebalanceStarted(JoinPhase(NO_REASON, 0, 9)), r.Emptied(8)), ())
 
 
 def written(world: World) -> bytes:

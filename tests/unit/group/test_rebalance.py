@@ -104,7 +104,7 @@ def test_a_leader_that_does_not_rejoin_is_replaced() -> None:
 
 
 def test_a_group_of_absent_static_members_waits_for_their_sessions() -> None:
-    """Kafka's testGroupStuckInRebalanceTimeoutDueToNonjoinedStaticMember: the join phase is extended, then ends."""
+    """Kafka's testGroupStuckInRebalanceTimeoutDueToNonjoinedStaticMember: the join phase goes on until their sessions end."""
     desk = Desk()
     desk.ask(join("", "s", "i", session_timeout_ms=2_000))
     desk.ask(sync("i-1", 1, {"i-1": "t0"}, "i"))

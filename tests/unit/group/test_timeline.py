@@ -55,7 +55,6 @@ def test_records_make_legal_transitions_only() -> None:
         r.Emptied(1),
         r.GenerationStarted(1, "range", "", 0),
         r.AssignmentStored(()),
-        r.JoinPhaseExtended(1),
     ):
         with pytest.raises(IllegalTransitionError, match="billing"):
             record.apply(world.first)

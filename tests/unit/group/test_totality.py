@@ -15,7 +15,7 @@ from tests.kit.group_desk import DESKS, Desk, beat, commit, completing, join, le
 
 Cell = tuple[GroupState, Input]
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
-ENDS = (Input.ALL_JOINED, Input.NONE_LEFT, Input.NONE_REJOINED)
+ENDS = (Input.ALL_JOINED, Input.NONE_LEFT)
 MEMBERS = (
     Input.JOIN_LATE,
     Input.JOIN_SAME,
@@ -88,7 +88,7 @@ def last_one_missing_leaves() -> None:
 
 
 def nobody_comes_back() -> None:
-    """At the rebalance timeout only a static member is left, absent; at the end of its session nobody."""
+    """Only a static member is left, absent; at the end of its session nobody."""
     desk = Desk()
     desk.ask(join("", "s", "i", session_timeout_ms=2_000))
     desk.ask(sync("i-1", 1, {}, "i"))
