@@ -14,7 +14,7 @@ from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.context import StepContext
 from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
 from sparkcohort.runtime.group.partition_ownership import owners
-from sparkcohort.runtime.group.state import EMPTY, Group, GroupConfig, GroupMember
+from sparkcohort.runtime.group.state import EMPTY, Group, GroupConfig
 from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
@@ -31,7 +31,6 @@ __all__ = [
     "Decision",
     "Group",
     "GroupConfig",
-    "GroupMember",
     "GroupState",
     "deadline",
     "decide",

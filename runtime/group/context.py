@@ -13,9 +13,6 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
     from sparkcohort.runtime.group.records import GroupRecord
     from sparkcohort.runtime.group.state import Group
 
@@ -56,26 +53,16 @@ class StepContext:
 
 def error_reply(request: p.Request, error: ErrorCode, message: str = "") -> p.Reply:
     """The reply to ``request`` that carries nothing but an error."""
-    return _ERROR_REPLY[type(request)](request, error, message)
-
-
-def _join(request: p.JoinGroup, error: ErrorCode, message: str) -> p.Reply:
-    return p.JoinGroupReply(error, member_id=request.member_id, message=message)
-
-
-def _leave(request: p.LeaveGroup, error: ErrorCode, message: str) -> p.Reply:
-    return p.LeaveGroupReply(error, tuple((member, error) for member in request.members), message)
-
-
-def _commit(request: p.OffsetCommit, error: ErrorCode, message: str) -> p.Reply:
-    return p.OffsetCommitReply(tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets), message)
-
-
-_ERROR_REPLY: Mapping[type, Callable[[Any, ErrorCode, str], p.Reply]] = {
-    p.JoinGroup: _join,
-    p.SyncGroup: lambda _request, error, message: p.SyncGroupReply(error, message=message),
-    p.Heartbeat: lambda _request, error, message: p.HeartbeatReply(error, message),
-    p.LeaveGroup: _leave,
-    p.OffsetCommit: _commit,
-    p.OffsetFetch: lambda _request, error, message: p.OffsetFetchReply(error, message=message),
-}
+    match request:
+        case p.JoinGroup(member_id):
+            return p.JoinGroupReply(error, member_id=member_id, message=message)
+        case p.SyncGroup():
+            return p.SyncGroupReply(error, message=message)
+        case p.Heartbeat():
+            return p.HeartbeatReply(error, message)
+        case p.LeaveGroup(members):
+            return p.LeaveGroupReply(error, tuple((member, error) for member in members), message)
+        case p.OffsetCommit():
+            partitions = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
+            return p.OffsetCommitReply(partitions, message)
+    return p.OffsetFetchReply(error, message=message)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from sparkcohort.runtime.group import partition_ownership, rebalance
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
-from sparkcohort.runtime.group.state import GroupMember
 from sparkcohort.runtime.group.table import GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
@@ -52,7 +51,7 @@ def _check_protocols(group: Group, request: p.JoinGroup) -> Verdict:
     """A protocol and, with members present, one that all of them support."""
     if not request.protocols:
         return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a join names at least one protocol")
-    if group.members and not any(group.supporters.get(name) == len(group.members) for name in request.protocols):
+    if group.members and not any(rebalance.is_common(group, name) for name in request.protocols):
         message = f"no member could use any of {', '.join(request.protocols)} with the others"
         return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
     return PASS
@@ -81,7 +80,7 @@ def _classify_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input
     return Input.TAKEOVER if is_same else Input.TAKEOVER_CHANGED
 
 
-def _wants_same(old: GroupMember, new: GroupMember) -> bool:
+def _wants_same(old: p.JoinGroup, new: p.JoinGroup) -> bool:
     return set(old.subscription.topics) == set(new.subscription.topics)
 
 
@@ -207,19 +206,10 @@ def _replace(context: StepContext, request: p.JoinGroup) -> tuple[str, tuple[Top
     return new_id, old_partitions
 
 
-def _member(request: p.JoinGroup, member_id: str) -> GroupMember:
-    timeout_ms = request.rebalance_timeout_ms
-    return GroupMember(
-        member_id,
-        request.group_instance_id,
-        request.client_id,
-        request.client_host,
-        request.session_timeout_ms,
-        timeout_ms if timeout_ms > 0 else request.session_timeout_ms,  # as joins without one (Kafka: version 0)
-        request.protocols,
-        request.subscription,
-        request.attempt,
-    )
+def _member(request: p.JoinGroup, member_id: str) -> p.JoinGroup:
+    # A join without a rebalance timeout has the session's (Kafka: version 0).
+    timeout_ms = request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else request.session_timeout_ms
+    return replace(request, member_id=member_id, rebalance_timeout_ms=timeout_ms, reason="")
 
 
 def _new_id(context: StepContext, request: p.JoinGroup) -> str:

@@ -13,7 +13,8 @@ from sparkcohort.runtime.group import records as r
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.group.context import StepContext
-    from sparkcohort.runtime.group.state import Group, GroupMember
+    from sparkcohort.runtime.group.state import Group
+    from sparkcohort.runtime.protocol.messages import JoinGroup
     from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 
@@ -59,7 +60,7 @@ def has_lost(group: Group, member_id: str) -> bool:
     return not older <= set(group.members[member_id].subscription.owned)
 
 
-def revoke_unclaimed(context: StepContext, member: GroupMember) -> None:
+def revoke_unclaimed(context: StepContext, member: JoinGroup) -> None:
     """A member that joins again owns no more than it claims."""
     owned = context.group.owned.get(member.member_id, {})
     if revoked := tuple(sorted(owned.keys() - set(member.subscription.owned))):

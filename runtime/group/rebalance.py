@@ -103,9 +103,15 @@ def choose_protocol(group: Group) -> str:
 
     A tie goes to the one voted for first, in joining order.
     """
-    candidates = {name for name, count in group.supporters.items() if count == len(group.members)}
+    first = next(iter(group.members.values()))
+    candidates = {name for name in first.protocols if is_common(group, name)}
     votes = Counter(next(name for name in member.protocols if name in candidates) for member in group.members.values())
     return votes.most_common(1)[0][0]
+
+
+def is_common(group: Group, protocol_name: str) -> bool:
+    """Whether all members offer this protocol."""
+    return all(protocol_name in member.protocols for member in group.members.values())
 
 
 def join_reply(group: Group, member_id: str) -> p.JoinGroupReply:

@@ -13,9 +13,9 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparkcohort.runtime.group.state import EMPTY, Group, GroupConfig, GroupMember, JoinPhase, Position
+from sparkcohort.runtime.group.state import EMPTY, Group, GroupConfig, JoinPhase, Position
 from sparkcohort.runtime.group.table import LEGAL_PREVIOUS, GroupState
-from sparkcohort.runtime.protocol.messages import Assignments
+from sparkcohort.runtime.protocol.messages import Assignments, JoinGroup
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 FORMER_MEMBERS = 64  # enough to tell a zombie why it is one, bounded whatever the churn
@@ -45,7 +45,7 @@ class GroupRecord(Struct, frozen=True, array_like=True, tag=True):
 class MemberAdded(GroupRecord, frozen=True):
     """A newcomer is a member now."""
 
-    member: GroupMember
+    member: JoinGroup
 
     def _change(self, group: Group) -> Group:
         member = self.member
@@ -53,7 +53,6 @@ class MemberAdded(GroupRecord, frozen=True):
             group,
             members={**group.members, member.member_id: member},
             instances={**group.instances, member.group_instance_id: member.member_id},
-            supporters=_supporters(group, None, member),
             leader=group.leader or member.member_id,
             serial=group.serial + 1,
         )
@@ -62,22 +61,17 @@ class MemberAdded(GroupRecord, frozen=True):
 class MemberUpdated(GroupRecord, frozen=True):
     """A member came back with other metadata or timeouts."""
 
-    member: GroupMember
+    member: JoinGroup
 
     def _change(self, group: Group) -> Group:
-        member = self.member
-        return replace(
-            group,
-            members={**group.members, member.member_id: member},
-            supporters=_supporters(group, group.members[member.member_id], member),
-        )
+        return replace(group, members={**group.members, self.member.member_id: self.member})
 
 
 class MemberReplaced(GroupRecord, frozen=True):
     """A member came back under a new id and takes the slot of its predecessor (KIP-345)."""
 
     old_id: str
-    member: GroupMember
+    member: JoinGroup
 
     def _change(self, group: Group) -> Group:
         old, member = self.old_id, self.member
@@ -86,7 +80,6 @@ class MemberReplaced(GroupRecord, frozen=True):
             group,
             members={**_rename_key(group.members, old, new), new: member},
             instances={**group.instances, member.group_instance_id: new},
-            supporters=_supporters(group, group.members[old], member),
             leader=new if group.leader == old else group.leader,
             joins=_drop_keys(group.joins, old),
             syncs=_drop_keys(group.syncs, old),
@@ -114,7 +107,6 @@ class MemberRemoved(GroupRecord, frozen=True):
             group,
             members=members,
             instances=_drop_keys(group.instances, member.group_instance_id),
-            supporters=_supporters(group, member, None),
             leader=next(iter(members), "") if group.leader == member_id else group.leader,
             joins=_drop_keys(group.joins, member_id),
             syncs=_drop_keys(group.syncs, member_id),
@@ -361,17 +353,6 @@ def _next_state(group: Group, state: GroupState) -> GroupState:
     if group.state not in LEGAL_PREVIOUS[state]:
         raise IllegalTransitionError(f"group {group.config.group_id}: {group.state} can't become {state}")
     return state
-
-
-def _supporters(group: Group, old: GroupMember | None, new: GroupMember | None) -> Mapping[str, int]:
-    old_names = set(old.protocols) if old else set()
-    new_names = set(new.protocols) if new else set()
-    if old_names == new_names:
-        return group.supporters
-    counts = dict(group.supporters)
-    for name in sorted(old_names | new_names):
-        counts[name] = counts.get(name, 0) + (name in new_names) - (name in old_names)
-    return {name: count for name, count in counts.items() if count}
 
 
 def _former(group: Group, member_id: str, reason: str) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from sparkcohort.runtime.group.table import GroupState
-from sparkcohort.runtime.protocol.messages import Subscription
+from sparkcohort.runtime.protocol.messages import JoinGroup
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Reason
 
@@ -29,20 +29,6 @@ class GroupConfig(Struct, frozen=True):
     first_generation: int = 0
     member_id_salt: str = ""
     new_member_join_timeout_ms: int = 300_000
-
-
-class GroupMember(Struct, frozen=True):
-    """One member as the group knows it; ``attempt`` is that of its last join, ``protocols`` are assignors that it offers."""
-
-    member_id: str
-    group_instance_id: str
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[str, ...]
-    subscription: Subscription
-    attempt: int = 0
 
 
 class JoinPhase(Struct, frozen=True):
@@ -72,10 +58,9 @@ class Group(Struct, frozen=True):
     generation: int = 0  # never falls; rises by one when a join phase ends
     protocol_name: str = ""  # one that all members of this generation support; "" before the first, and when empty
     leader: str = ""  # a member, if there is any: the first in joining order unless another was elected
-    members: Mapping[str, GroupMember] = EMPTY  # by id, in joining order
+    members: Mapping[str, JoinGroup] = EMPTY  # by id, in joining order: each one's last join, without its reason
     # Instance id to the one member that has it (KIP-345):
     instances: Mapping[str, str] = EMPTY  # every member has one
-    supporters: Mapping[str, int] = EMPTY  # how many members offer a protocol; none has 0
     joins: Mapping[str, int] = EMPTY  # of members: the correlation of each parked JoinGroup
     syncs: Mapping[str, int] = EMPTY  # likewise SyncGroup; only while Completing
     unsynced: frozenset[str] = frozenset()  # members that owe this generation a sync; empty without a deadline

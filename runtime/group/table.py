@@ -225,7 +225,7 @@ DIFFERENCES: Mapping[str, Difference] = {
     "bounds of a join": Difference(
         "Metadata are bytes that the coordinator doesn't read (ConsumerProtocol), within the broker's size of a request.",
         "They are fields with bounds. Protocols beyond the group's are left out of a join; one whose names can't be printed is "
-        "refused, and its member is removed (as by KIP-345's removal of members).",
+        "refused.",
         "One member that has gone mad must not break the assignor for all others.",
     ),
 }

@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 
-def lines(records: Iterable[GroupRecord], member_id: str) -> tuple[str, ...]:
-    """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
-    return tuple(text for _, text in placed_lines(records, member_id))
-
-
 def placed_lines(records: Iterable[GroupRecord], member_id: str) -> Iterator[tuple[int, str]]:
-    """The lines of ``lines``, each with the place of its record, from 0; the records may begin in mid-life."""
+    """What happened to a member, a line for each record about it, with the record's place, from 0; heartbeats are left out.
+
+    The records may begin in mid-life.
+    """
     records = tuple(records)
     present = _was_member(records, member_id)
     for place, record in enumerate(records):

@@ -1,8 +1,7 @@
 """Checks what a member states before the group, its leader or an assignor reads it.
 
 The group's own state says which partitions a member has: what a member claims never adds to that, whatever generation it
-states.  A member one of whose names can't be printed is refused and removed; the bounds of all else are the messages'.  So one
-member that sends invalid requests costs the others nothing.
+states.  A join in which a name can't be printed is refused; the bounds of all else are the messages'.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparkcohort.runtime.group.state import GroupMember
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.text import printable
 
 MOST_MEMBERS: Final = 10_000
 """Members of a group, the driver's own apart (Kafka: group.max.size)."""
-MOST_NAME: Final = p.MAX_NAME
 
 
 class MemberInfo(Struct, frozen=True):
@@ -60,8 +57,8 @@ def check_join(request: p.JoinGroup, assignors: Collection[str], rebalance_timeo
         ("process's host", process.host),
         ("address", process.address),
     ):
-        if printable(name, MOST_NAME) != name:
-            problem = f"its {part} has more than {MOST_NAME} characters, or one that can't be printed"
+        if printable(name, p.MAX_NAME) != name:
+            problem = f"its {part} has more than {p.MAX_NAME} characters, or one that can't be printed"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     offered = tuple(dict.fromkeys(name for name in request.protocols if name in assignors))
     return replace(
@@ -69,20 +66,11 @@ def check_join(request: p.JoinGroup, assignors: Collection[str], rebalance_timeo
         protocols=offered
         or tuple(map(printable, request.protocols[:1])),  # an unknown one, which the group refuses by name
         rebalance_timeout_ms=min(request.rebalance_timeout_ms, rebalance_timeout_ms),
-        reason=printable(request.reason, MOST_NAME),
+        reason=printable(request.reason, p.MAX_NAME),
     )
 
 
-def removal(join: p.JoinGroup, refusal: Refusal) -> p.LeaveGroup:
-    """The request that removes a member whose join was refused: it can't rejoin, so the group must not wait for it.
-
-    The member doesn't leave by itself: this is Kafka's removal of members by an administrator (KIP-345).
-    """
-    reason = f"its join was refused: {refusal}"
-    return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, reason),))
-
-
-def member_info(member: GroupMember) -> MemberInfo:
+def member_info(member: p.JoinGroup) -> MemberInfo:
     """A member that has joined, by what it states of itself."""
     subscription, process = member.subscription, member.subscription.process
     return MemberInfo(

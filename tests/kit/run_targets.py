@@ -39,8 +39,7 @@ def joins(data: bytes) -> None:
     """What a member may say of itself comes as far as its bounds let it."""
     with suppress(calls.CallError, validation.Refusal):
         join = validation.check_join(calls.decode(data, p.JoinGroup), {"range"}, 60_000)
-        member = groups.GroupMember("m", "i", "client", "host", 1, 2, join.protocols, join.subscription)
-        info = validation.member_info(member)
+        info = validation.member_info(join)
         assert all(words.isprintable() for words in (info.executor_id, info.host, info.address, info.rack or ""))
 
 

@@ -142,7 +142,6 @@ def of_group(group: g.Group, names: Seen) -> g.Group:
         rebalance=None if group.rebalance is None else _PHASE,
         assignments={names.id(x): y for x, y in sorted(group.assignments.items())},
         owned={names.id(x): owned(y, names) for x, y in sorted(group.owned.items())},
-        supporters=dict(sorted(group.supporters.items())),
         previous_assignment=EMPTY,
         committed=EMPTY,
         former_members=(),
@@ -154,7 +153,7 @@ def _armed(deadlines: Mapping[str, int], names: Seen) -> dict[str, int]:
     return {names.id(x): FAR for x in sorted(deadlines)}
 
 
-def _member(member: g.GroupMember, names: Seen) -> g.GroupMember:
+def _member(member: p.JoinGroup, names: Seen) -> p.JoinGroup:
     return replace(
         member,
         member_id=names.id(member.member_id),

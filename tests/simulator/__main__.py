@@ -53,7 +53,7 @@ def tell(seed: int, events: int, broken: str | None, output: str) -> int:
         click.echo(line)
     for member_id in world.coordinator.group.members:
         click.echo(f"\nThe story of {member_id}:")
-        for line in timeline.lines(world.coordinator.journal, member_id):
+        for _, line in timeline.placed_lines(world.coordinator.journal, member_id):
             click.echo(f"  {line}")
     click.echo(f"\nseed {seed}: {world.events} events, digest {world.digest()}")
     if found:

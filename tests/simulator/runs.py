@@ -128,7 +128,7 @@ def _report(world: World, seed: int, broken: LawBroken) -> Broken:
     members = broken.members or tuple(group.members)[:MOST_STORIES]
     lines = [f"seed {seed} breaks {broken.law}: {broken.what}", "", "The last events:", *world.lines(LAST_EVENTS)]
     for member_id in members:
-        told = timeline.lines(world.coordinator.journal, member_id)
+        told = [line for _, line in timeline.placed_lines(world.coordinator.journal, member_id)]
         lines += ["", f"The story of {member_id}:", *(f"  {line}" for line in told)]
     return Broken(seed, broken.law, broken.what, "\n".join(lines))
 

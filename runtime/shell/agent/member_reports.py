@@ -17,8 +17,8 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.fetch.first_answers import probe_leaders
-from sparkcohort.runtime.shell.rpc.figures import process_figures
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.rpc.resources import process_figures
 from sparkcohort.runtime.shell.rpc.threads import BlockingCalls
 
 WAITS_MS: Final = 250

@@ -12,9 +12,9 @@ import logging
 import queue
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError
@@ -28,8 +28,6 @@ from sparkcohort.runtime.shell.rpc.threads import Supervised
 
 log = logging.getLogger("sparkcohort.assignor")
 
-SLOW_MS: Final = 1_000
-"""An assignor that runs for longer is logged, once."""
 
 Result: TypeAlias = tuple[Assignments, delayed_rebalance.LeaderState] | BaseException
 Done: TypeAlias = Callable[[Assignments, int, str], None]
@@ -46,7 +44,6 @@ class _AssignorCall:
     began_ms: int
     due_ms: int
     round: delayed_rebalance.Round | None = None
-    slow: bool = field(default=False, init=False)
 
     @property
     def name(self) -> str:
@@ -122,27 +119,14 @@ class AssignorRunner:
 
     def deadline(self) -> int | None:
         """When ``tick`` has something to do (ms of the group's clock); None while nothing is computed."""
-        call = self._current
-        if call is None:
-            return None
-        return call.due_ms if call.slow else min(call.due_ms, call.began_ms + SLOW_MS)
+        return None if self._current is None else self._current.due_ms
 
     def tick(self) -> None:
-        """Fail the round of an assignor after its deadline; log a slow one."""
-        call, now_ms = self._current, self._now()
-        if call is not None and now_ms >= call.due_ms:
+        """Fail the round of an assignor after its deadline."""
+        call = self._current
+        if call is not None and self._now() >= call.due_ms:
             self._stuck = call
             self._fail(call, f"assignor {call.name} did not return within {self._patience_ms} ms")
-        elif call is not None and not call.slow and now_ms >= call.began_ms + SLOW_MS:
-            call.slow = True
-            log.warning(
-                "group %s: assignor %s has run for %d ms, for generation %d; the round fails after %d ms",
-                self._group_id,
-                call.name,
-                now_ms - call.began_ms,
-                call.request.generation,
-                self._patience_ms,
-            )
 
     def running(self) -> dict[str, Any] | None:
         """The assignor that runs and for how long; None when none does."""

@@ -150,7 +150,7 @@ class Coordinator:
 
     def subscribe(self, address: str) -> EventQueue:
         """The queue of the events for the agent at this address; the first one has the topics."""
-        address = address[: validation.MOST_NAME]
+        address = address[: p.MAX_NAME]
         with self._loop.lock:  # no change of topics falls in between, and no join of this agent comes before
             events = self._directory.add_stream(address)
             # The rebalance of a restarted coordinator is pushed to a new listener: its next heartbeat would be later.
@@ -214,22 +214,18 @@ class Coordinator:
             self._journal.alive()
 
     def _admit(self, request: p.Request, answer: Future[p.Reply]) -> None:
-        """Check a join and step the group; a member whose rejoin is refused is removed, so that no round waits for it."""
+        """Check a join and step the group."""
         if isinstance(request, p.JoinGroup):
             try:
                 request = validation.check_join(request, self.settings.assignors, self.settings.rebalance_timeout_ms)
             except validation.Refusal as refusal:
                 self.counters["JoinGroup", refusal.error.name] += 1
-                name, host = (
-                    printable(text, validation.MOST_NAME) for text in (request.group_instance_id, request.client_host)
-                )
+                name, host = (printable(text, p.MAX_NAME) for text in (request.group_instance_id, request.client_host))
                 if self._directory.limit.is_new(name, host, refusal.error, now_ms=self.now_ms):
                     log.warning(
                         "group %s: refused JoinGroup of %s on %s: %s", self.settings.group_id, name, host, refusal
                     )
                 answer.set_result(error_reply(request, refusal.error, str(refusal)))
-                if request.member_id:
-                    self._receive(validation.removal(request, refusal), Future())
                 return
         self._receive(request, answer)
 
@@ -260,7 +256,7 @@ class Coordinator:
             case p.Refused(request, error, member_id, partitions):
                 self.counters[request, error.name] += partitions
                 if self._directory.limit.is_new(request, error, member_id, now_ms=self.now_ms):
-                    name = printable(member_id, validation.MOST_NAME)
+                    name = printable(member_id, p.MAX_NAME)
                     log.info("group %s: refused %s of %s: %s", self.settings.group_id, request, name, error.name)
             case p.Rebalanced():
                 self._rebalanced(action)

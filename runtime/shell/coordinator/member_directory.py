@@ -11,9 +11,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from sparkcohort.runtime.group import validation
-from sparkcohort.runtime.group.state import Group, GroupMember
+from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.protocol.messages import JoinGroup
 from sparkcohort.runtime.shell.coordinator.history import History
 from sparkcohort.runtime.shell.rpc.flight import EventQueue
 
@@ -52,7 +53,7 @@ class MemberDirectory:
         self._history = history
         self._infos: dict[str, MemberInfo] = {}
 
-    def store(self, member: GroupMember, group: Group, waited_for: Collection[str], now_ms: int) -> None:
+    def store(self, member: JoinGroup, group: Group, waited_for: Collection[str], now_ms: int) -> None:
         """Store what a member that has joined states of itself."""
         member_id = member.member_id
         info = validation.member_info(member)

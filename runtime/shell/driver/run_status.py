@@ -21,7 +21,7 @@ from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
-from sparkcohort.runtime.shell.rpc.figures import ProcessFigures, process_figures
+from sparkcohort.runtime.shell.rpc.resources import ProcessFigures, process_figures
 from sparkcohort.runtime.values.formats import reasons
 
 REFRESH_S: Final = 0.2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group import timeline
-from sparkcohort.runtime.group.records import IllegalTransitionError
+from sparkcohort.runtime.group.records import GroupRecord, IllegalTransitionError
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_records import replay
@@ -60,10 +62,15 @@ def test_records_make_legal_transitions_only() -> None:
             record.apply(world.first)
 
 
+def lines(records: Sequence[GroupRecord], member_id: str) -> tuple[str, ...]:
+    """What happened to a member."""
+    return tuple(text for _, text in timeline.placed_lines(records, member_id))
+
+
 def test_the_story_of_a_member() -> None:
     """What an error or an operator needs to know about a member, in words."""
     world = life()
-    assert timeline.lines(world.journal, "a-2") == (
+    assert lines(world.journal, "a-2") == (
         "became a member, from host",
         "joined",
         "a rebalance began: a-2 joined",
@@ -79,9 +86,9 @@ def test_a_story_whose_beginning_is_lost() -> None:
     world = life()
     whole = list(timeline.placed_lines(world.journal, "a-2"))
     joined = next(place for place, said in whole if said == "joined")
-    late = tuple(timeline.lines(world.journal[joined:], "a-2"))
+    late = tuple(lines(world.journal[joined:], "a-2"))
     assert late == tuple(said for place, said in whole if place >= joined)
-    assert timeline.lines(world.journal[: whole[0][0]], "a-2") == ()
+    assert lines(world.journal[: whole[0][0]], "a-2") == ()
 
 
 def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sparkcohort.runtime.group import GroupMember, validation
+from sparkcohort.runtime.group import validation
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import JoinGroup, ProcessInfo, Subscription
 from sparkcohort.runtime.text import printable
@@ -54,7 +54,7 @@ def test_a_name_that_is_none_is_refused(strange: dict[str, Any]) -> None:
 def info(**process: Any) -> validation.MemberInfo:
     """What is known of a member's process."""
     wants = Subscription(rack="a", process=ProcessInfo(**process))
-    return validation.member_info(GroupMember("m-1", "i", "c", "h", 1, 1, ("range",), wants))
+    return validation.member_info(JoinGroup("m-1", "i", "c", "h", 1, 1, ("range",), wants))
 
 
 def test_what_an_agent_says_of_itself_is_known() -> None:
