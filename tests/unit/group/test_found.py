@@ -51,14 +51,6 @@ def test_a_member_that_has_lost_what_it_owns_has_changed() -> None:
     assert g.owned(desk.group, "i-2") == {}
 
 
-def test_a_static_member_that_wants_something_else_is_not_given_the_same() -> None:
-    """It would own what it doesn't subscribe to, and nobody would own what it now does."""
-    desk = stable()
-    desk.ask(join("", "s", "i", meta="other topics"))
-    assert desk.group.state == "PreparingRebalance"
-    assert desk.pushed() == ("a-1", "b-3")
-
-
 def test_a_join_that_was_overtaken_takes_nothing_away() -> None:
     """The request of long ago, come late or once more, claims nothing; its member has been given a partition since."""
     desk = Desk()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from tests.kit.group_desk import Desk, beat, commit, completing, join, leave, preparing, stable, sync, tp
+from tests.kit.group_desk import Desk, beat, commit, completing, join, leave, stable, sync, tp
 
 
 def test_takeover_in_a_stable_group_moves_nothing() -> None:
@@ -87,16 +86,6 @@ def test_takeover_of_the_leader_while_its_plan_is_awaited() -> None:
     assert [m.member_id for m in reply.members] == ["i-4", "b-3"]
 
 
-def test_takeover_in_the_join_phase_fences_the_parked_join() -> None:
-    """The old process's join is answered FENCED_INSTANCE_ID, the new one's is parked."""
-    desk = preparing()
-    old = desk.group.joins["i-2"]
-    new = desk.ask(join("", "s", "i"))
-    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
-    assert new in desk.group.joins.values()
-    assert tp("t1") not in g.owners(desk.group)
-
-
 def test_takeover_while_a_plan_is_awaited_rebalances() -> None:
     """The old process's sync is answered FENCED_INSTANCE_ID, and a rebalance starts whatever its metadata."""
     desk = completing()
@@ -105,22 +94,3 @@ def test_takeover_while_a_plan_is_awaited_rebalances() -> None:
     assert desk.synced(old).error is ErrorCode.FENCED_INSTANCE_ID
     assert desk.group.state == "PreparingRebalance"
     assert set(desk.pushed()) == {"a-1", "b-3"}
-
-
-def test_a_late_goodbye_of_the_old_process_is_fenced() -> None:
-    """A LeaveGroup that was on its way when the place was taken doesn't remove the successor."""
-    desk = stable()
-    desk.ask(join("", "s", "i"))
-    assert desk.error(p.LeaveGroup((p.LeavingMember("i-2", "i"),))) == "FENCED_INSTANCE_ID"
-    assert desk.members() == ("a-1", "i-4", "b-3")
-
-
-def test_a_static_member_expires_like_any_other() -> None:
-    """After a session without a sign of life the slot is free; the instance id starts anew."""
-    desk = stable()
-    desk.now_ms = 400
-    desk.keep("a-1", "b-3")
-    desk.pass_to(500)
-    assert desk.removed() == ("i-2",)
-    assert desk.error(join("i-2", "s", "i")) == "UNKNOWN_MEMBER_ID"
-    assert desk.ask(join("", "s", "i")) in desk.group.joins.values()

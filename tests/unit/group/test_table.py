@@ -24,6 +24,7 @@ OTHER = "INCONSISTENT_GROUP_PROTOCOL"
 ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "join, newcomer": (join(client="c"), ("NONE", PARKED, PARKED, PARKED, GONE)),
     "join, takeover": (join(client="s", instance="i"), ("NONE", PARKED, PARKED, "NONE", GONE)),
+    "join, takeover, other topics": (join(client="s", instance="i", meta="x"), ("NONE", PARKED, PARKED, PARKED, GONE)),
     "join, id never issued": (join("x-9"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "join, follower unchanged": (join("b-3", "b"), (UNKNOWN, PARKED, "NONE", "NONE", GONE)),
     "join, follower changed": (join("b-3", "b", meta="x"), (UNKNOWN, PARKED, PARKED, PARKED, GONE)),
