@@ -124,7 +124,7 @@ def test_an_executor_without_an_agent_is_told_of_once(caplog: pytest.LogCaptureF
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 20
     assert "worker-3" in lines[0] and "no JVM above" in lines[0] and "nothing is fetched ahead" in lines[0]
-    assert "its agent can't be started: no fork" in lines[1]
+    assert r"its agent can't be started:\nno fork" in lines[1]
 
 
 def test_an_agent_that_always_ends_is_started_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
