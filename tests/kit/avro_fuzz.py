@@ -1,28 +1,19 @@
-"""What the Avro interpreter is fed with; ``fuzz.py`` feeds it."""
+"""Avro's records as a target of ``targets``: schemas that have all there is."""
 
 from __future__ import annotations
 
 import json
-import struct
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
-from sparkcohort.runtime.values.avro_resolution import resolve
-from sparkcohort.runtime.values.avro_schema import parse_schema
-from sparkcohort.runtime.values.avro_steps import AvroStep
-from sparkcohort.runtime.values.steps import StepList
-from sparkcohort.runtime.values.types import ColumnType, packed
-from sparkcohort.runtime.values.types import struct as struct_type
-from tests.kit.fuzz import Fuzzed
-
-SOURCES = (
-    "values/avro.c",
-    "values/avro_valid.c",
-    "values/tree.c",
-    "values/tree_export.c",
-    "arrow/blocks.c",
-    "arrow/utf8.c",
-)
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
+from sparkcohort.runtime.values.avro_schema import AvroSchema, parse_schema
+from sparkcohort.runtime.values.types import ColumnType, struct
+from tests.kit.avro_schemas import encode
+from tests.kit.plain_rows import decode
+from tests.kit.targets import Target
 
 TREE: dict[str, Any] = {
     "type": "record",
@@ -107,54 +98,53 @@ VALUE = {
 }
 
 
-def plans() -> list[StepList[AvroStep]]:
-    """Lists of steps that have every operation among them."""
+def plans() -> list[tuple[AvroSchema, AvroSchema, ColumnType | None]]:
+    """Schemas of writers and readers, and what is asked for of these; to read them takes every operation."""
 
-    def parsed(schema: Any) -> Any:
+    def parsed(schema: Any) -> AvroSchema:
         return parse_schema(json.dumps(schema))
 
     whole = {**EVERYTHING, "fields": [each for each in EVERYTHING["fields"] if each["name"] != "tree"]}
-    everything, newer = parsed(EVERYTHING), parsed(NEWER)
+    everything, newer, plain = (
+        parsed(EVERYTHING),
+        parsed(NEWER),
+        parsed(whole),
+    )  # a tree has no columns, and is passed over
     numbers = {"type": "record", "name": "N", "fields": [{"name": name, "type": "long"} for name in "abc"]}
     wider = {**numbers, "fields": [{"name": "a", "type": "float"}, {"name": "b", "type": "double"}]}
     ints = {**numbers, "fields": [{"name": name, "type": "int"} for name in "abc"]}
     wider_ints = {**wider, "fields": [*wider["fields"], {"name": "c", "type": "long"}]}
+    some = struct({"string": ColumnType("string"), "dots": ColumnType("array", (ColumnType("double"),))})
     return [
-        resolve(parsed(whole), parsed(whole)),
-        resolve(everything, newer),
-        resolve(
-            everything,
-            everything,
-            struct_type({"string": ColumnType("string"), "dots": ColumnType("array", (ColumnType("double"),))}),
-        ),
-        resolve(everything, everything, struct_type({})),
-        resolve(parsed(numbers), parsed(wider)),
-        resolve(parsed(ints), parsed(wider_ints)),
-        resolve(parsed("float"), parsed("double")),
-        resolve(parsed(["int", "string"]), parsed(["null", "long"])),
+        (plain, plain, None),
+        (everything, newer, None),
+        (everything, plain, some),
+        (everything, plain, struct({})),
+        (parsed(numbers), parsed(wider), None),
+        (parsed(ints), parsed(wider_ints), None),
+        (parsed("float"), parsed("double"), None),
+        (parsed(["int", "string"]), parsed(["null", "long"]), None),
     ]
 
 
-def packed_plans() -> bytes:
-    """As the program reads them."""
-    everything = plans()
-    return struct.pack("=q", len(everything)) + b"".join(map(_written, everything))
+@cache
+def decoders() -> tuple[list[AvroValues], AvroValues]:
+    """Those of the plans; one of framed records, of schemas 1 and 2, the second of which is none."""
+    plain = [AvroValues(reader, target, writer=writer) for writer, reader, target in plans()]
+    texts: dict[int | str, str] = {1: json.dumps(EVERYTHING), 2: "{"}
+
+    def schema(number: int | str) -> RegisteredText | str:
+        return RegisteredText("AVRO", texts[number]) if number in texts else "there is none"
+
+    return plain, AvroValues(parse_schema(json.dumps(NEWER)), writers=schema)
 
 
-def _written(steps: StepList[AvroStep]) -> bytes:
-    columns, (numbers, table) = packed(steps.target), steps.packed()
-    parts: list[int | bytes] = [
-        len(columns) // 8,
-        columns,
-        len(numbers) // 32,
-        numbers,
-        len(table) // 8,
-        table,
-        len(steps.constants),
-    ]
-    for constant in steps.constants:
-        parts += [len(constant), constant]
-    return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in parts)
+def check(data: bytes) -> None:
+    """The number of a plan, then a record: read by the plan, and in frames."""
+    plain, framed = decoders()
+    if data:
+        decode(plain[data[0] % len(plain)], data[1:])
+        decode(framed, *(b"\0" + number.to_bytes(4) + data[1:] for number in (1, 2, 3)), data[1:])
 
 
-FUZZED = Fuzzed("avro", SOURCES, packed_plans)
+TARGET = Target("avro", check, lambda: [b"\2" + encode(EVERYTHING, VALUE)])

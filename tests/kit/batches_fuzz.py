@@ -1,27 +1,23 @@
-"""What the reader of record batches is fed with; ``fuzz.py`` feeds it."""
+"""Record batches as a target of ``targets``, their decompression left out."""
 
 from __future__ import annotations
 
-import struct
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns, fields_of
-from tests.kit.fuzz import Fuzzed
+import pyarrow as pa
 
-SOURCES = (
-    "arrow/blocks.c",
-    "arrow/columns.c",
-    "arrow/export.c",
-    "arrow/utf8.c",
-    "kafka_batches/batches.c",
-    "kafka_batches/crc32c.c",
-)
-NO_END = 2**63 - 1
+from sparkcohort.native import _native
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns
+from tests.kit.parts import NO_END, decoder
+from tests.kit.record_batches import HEAD, summed
+from tests.kit.targets import Target
+
 NOTHING, CHECKSUMS, ALL = range(3)
 
 
 class Plan(NamedTuple):
-    """How the program reads: which columns, what it mends first, and what a decoder is told with each part."""
+    """Which columns are read, what is mended first, and what a decoder is told with each part."""
 
     columns: Columns = KAFKA_ROW_WITH_HEADERS
     mends: int = ALL
@@ -48,20 +44,51 @@ PLANS = (
 )
 
 
-def plan_of(data: bytes) -> Plan:
-    """By which an input is read."""
-    return PLANS[data[0] % len(PLANS)]
+@cache
+def decoders() -> list[_native.Decoder]:
+    """Those of the plans.  What is compressed is its records already, and comes at one go, or in pieces that end anywhere."""
+
+    def unpack(_codec: int, packed: memoryview, _largest: int) -> bytes:
+        return bytes(packed)
+
+    def in_pieces(_codec: int, packed: memoryview, _largest: int) -> Any:
+        return pa.BufferReader(pa.py_buffer(packed))
+
+    return [
+        decoder(
+            columns=plan.columns, largest=plan.largest, window=plan.piece or 200, by=in_pieces if plan.piece else unpack
+        )
+        for plan in PLANS
+    ]
 
 
-def packed_plans() -> bytes:
-    """As the program reads them."""
-    return struct.pack("=q", len(PLANS)) + b"".join(map(_written, PLANS))
+def check(data: bytes) -> None:
+    """The number of a plan, then batches: read up to the end or the first fault, ever onwards."""
+    if not data:
+        return
+    number, records = data[0] % len(PLANS), data[1:]
+    plan = PLANS[number]
+    span = (plan.position, plan.stop, plan.high_watermark, list(plan.aborted))
+    part, at = decoders()[number].part(records, 0, len(records), "t", 7, *span), plan.position
+    while (event := part.take(plan.rows, plan.nbytes)) is not None and event[0] in (_native.RECORDS, _native.UNPACKING):
+        assert event[3] >= at
+        at = event[3]
+        if event[5] is not None:
+            event[5][0].validate(full=True)
+            assert 0 < event[5][0].num_rows <= plan.rows
 
 
-def _written(plan: Plan) -> bytes:
-    fields = fields_of(plan.columns)
-    numbers = struct.pack("=10q", len(fields), *plan[1:-1], len(plan.aborted))
-    return numbers + fields + b"".join(struct.pack("=qq", *each) for each in plan.aborted)
+def mend(data: bytes) -> bytes:
+    """With the lengths and checksums that batches ought to have, as far as their plan says: else nothing would get any further."""
+    mends = PLANS[data[0] % len(PLANS)].mends if data else NOTHING
+    made, left = data[:1], data[1:]
+    while mends and len(left) >= HEAD.size:
+        size = 12 + int.from_bytes(left[8:12])
+        if not HEAD.size <= size <= len(left):
+            size = len(left)
+            left = left[:8] + (size - 12).to_bytes(4) + left[12:] if mends == ALL else left
+        made, left = made + summed(left[:size]), left[size:]
+    return made + left
 
 
-FUZZED = Fuzzed("batches", SOURCES, packed_plans)
+TARGET = Target("batches", check, list, mend=mend)

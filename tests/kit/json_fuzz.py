@@ -1,55 +1,42 @@
-"""What the JSON reader is fed with; ``fuzz.py`` feeds it."""
+"""JSON's records as a target of ``targets``: columns of all types."""
 
 from __future__ import annotations
 
-import struct
-from pathlib import Path
+from functools import cache
 
-from sparkcohort.runtime.values.json_plan import packed, plan
-from sparkcohort.runtime.values.types import ColumnType, array, mapping
-from sparkcohort.runtime.values.types import struct as struct_type
-from tests.kit.fuzz import Fuzzed
+from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.values.types import ColumnType, array, mapping, struct
 from tests.kit.json_records import PRIMITIVES
+from tests.kit.plain_rows import decode
+from tests.kit.targets import Target
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = (
-    "values/json.c",
-    "values/json_plan.c",
-    "values/json_text.c",
-    "values/tree.c",
-    "values/tree_export.c",
-    "arrow/blocks.c",
-)
-
-INNER = struct_type({"n": ColumnType("int"), "s": ColumnType("string")})
+INNER = struct({"n": ColumnType("int"), "s": ColumnType("string")})
 NESTED = {
     "o": INNER,
     "l": array(INNER),
     "m": mapping(INNER),
     "ll": array(array(ColumnType("bigint"))),
     "ml": mapping(array(ColumnType("string"))),
-    "e": struct_type({}),
+    "e": struct({}),
 }
-TARGETS = [
-    struct_type({"abcdefghijklmnop"[place]: kind for place, kind in enumerate(PRIMITIVES)}),
-    struct_type({"abcdefghijklmnop"[place]: kind for place, kind in enumerate(PRIMITIVES) if kind.kind != "decimal"}),
-    struct_type({**NESTED, "d": array(ColumnType("double"))}),
-    struct_type({}),
+COLUMNS = [
+    struct({"abcdefghijklmnop"[place]: kind for place, kind in enumerate(PRIMITIVES)}),
+    struct({"abcdefghijklmnop"[place]: kind for place, kind in enumerate(PRIMITIVES) if kind.kind != "decimal"}),
+    struct({**NESTED, "d": array(ColumnType("double"))}),
+    struct({}),
 ]
 
 
-def yyjson() -> tuple[Path, ...]:
-    """The source that the wheel was built from."""
-    return (max((ROOT / ".cache" / "sources").glob("yyjson-*/")) / "yyjson.c",)
+@cache
+def decoders() -> list[JsonValues]:
+    """Those of the columns."""
+    return [JsonValues(columns) for columns in COLUMNS]
 
 
-def plans() -> bytes:
-    """As the program reads them."""
-    parts = [struct.pack("=q", len(TARGETS))]
-    for target in TARGETS:
-        fields, names = packed(plan(target))
-        parts += [struct.pack("=q", len(fields) // 16), fields, struct.pack("=q", len(names)), names]
-    return b"".join(parts)
+def check(data: bytes) -> None:
+    """The number of the columns, then a record."""
+    if data:
+        decode(decoders()[data[0] % len(COLUMNS)], data[1:])
 
 
-FUZZED = Fuzzed("json", SOURCES, plans, yyjson)
+TARGET = Target("json", check, list, (b"null", b"true", b"\\u00e9", b"2020-01-01 00:00:00", b"1e-5"))

@@ -263,6 +263,9 @@ def batch_seeds() -> Iterator[bytes]:
             )
 
 
+BY_CODECS = Target(
+    "codecs", batches, batch_seeds, (b"\x82SNAPPY\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b")
+)
 TARGETS = (
     Target("metadata", metadata, lambda: [METADATA]),
     Target("fetched", fetched, lambda: [FETCHED]),
@@ -287,5 +290,4 @@ TARGETS = (
             ).encode()
         ],
     ),
-    Target("codecs", batches, batch_seeds, (b"\x82SNAPPY\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b")),
 )

@@ -1,28 +1,17 @@
-"""What the Protobuf interpreter is fed with; ``fuzz.py`` feeds it."""
+"""Protobuf's records as a target of ``targets``: messages that have all there is."""
 
 from __future__ import annotations
 
-import struct
+from functools import cache
 from typing import Any
 
-from sparkcohort.runtime.values.protobuf_columns import column_type
-from sparkcohort.runtime.values.protobuf_compilation import compile_steps
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.protobuf_descriptor import MessageDescriptor, parse_message
-from sparkcohort.runtime.values.protobuf_steps import ProtobufStep
-from sparkcohort.runtime.values.steps import StepList
-from sparkcohort.runtime.values.types import STRING, array, packed
-from sparkcohort.runtime.values.types import struct as struct_type
-from tests.kit.fuzz import Fuzzed
+from sparkcohort.runtime.values.types import STRING, ColumnType, array, struct
+from tests.kit.plain_rows import decode
 from tests.kit.protobuf_schemas import KEYS, NUMBERS, TEXTS, Proto, enum, field, file_set, message
+from tests.kit.targets import Target
 
-SOURCES = (
-    "values/protobuf.c",
-    "values/protobuf_valid.c",
-    "values/tree.c",
-    "values/tree_export.c",
-    "arrow/blocks.c",
-    "arrow/utf8.c",
-)
 SCALARS = (*NUMBERS, *TEXTS, Proto.TYPE_ENUM)
 
 
@@ -83,32 +72,29 @@ def found(syntax: str) -> MessageDescriptor:
     return parse_message(everything(syntax), "p.M")
 
 
-def plans() -> list[tuple[StepList[ProtobufStep], bool]]:
-    """Lists of steps that have every operation and every flag among them, and whether records have a frame."""
-    some = struct_type({"many": array(struct_type({"deep": struct_type({"d": STRING})})), "text": STRING})
+def plans() -> list[tuple[MessageDescriptor, ColumnType | None, bool]]:
+    """Messages, what is asked for of them, and whether records have a frame; to read them takes every operation and flag."""
+    some = struct({"many": array(struct({"deep": struct({"d": STRING})})), "text": STRING})
     old, new = found("proto2"), found("proto3")
     return [
-        (compile_steps(old, column_type(old)), False),
-        (compile_steps(new, column_type(new)), False),
-        (compile_steps(new, column_type(new)), True),
-        (compile_steps(old, some), False),
-        (compile_steps(new, struct_type({"text": STRING})), False),
+        (old, None, False),
+        (new, None, False),
+        (new, None, True),
+        (old, some, False),
+        (new, struct({"text": STRING}), False),
     ]
 
 
-def packed_plans() -> bytes:
-    """As the program reads them."""
-    everything = plans()
-    return struct.pack("=q", len(everything)) + b"".join(_written(*each) for each in everything)
+@cache
+def decoders() -> list[ProtobufValues]:
+    """Those of the plans."""
+    return [ProtobufValues(message, target, framed=framed) for message, target, framed in plans()]
 
 
-def _written(steps: StepList[ProtobufStep], framed: bool) -> bytes:
-    columns, (numbers, table) = packed(steps.target), steps.packed()
-    written: list[int | bytes] = [int(framed), len(columns) // 8, columns, len(steps.steps), numbers]
-    written += [len(table) // 8, table, len(steps.constants)]
-    for constant in steps.constants:
-        written += [len(constant), constant]
-    return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in written)
+def check(data: bytes) -> None:
+    """The number of a plan, then a record."""
+    if data:
+        decode(decoders()[data[0] % len(decoders())], data[1:])
 
 
-FUZZED = Fuzzed("protobuf", SOURCES, packed_plans)
+TARGET = Target("protobuf", check, list)

@@ -3,43 +3,43 @@
     run(build(folder), "-m", "tests.kit.sanitized")                         # all corpora, once
     feed(target, 60, 1)                                                     # one target, built and all: what ``make fuzz`` does
 
-What knows Python (buffers, offsets, frames, lists of bad rows, decompression) is in no harness; here it is.  What reads bytes in
-Python is fed with its corpora, too, of which some go through the native part.
+What an input reaches of the C is traced (``probe.c``): what reaches new code is kept, and is fed again with every allocation
+failing once.
 """
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Final
 
 import sparkcohort
 from sparkcohort.native import _native
-from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
-from sparkcohort.runtime.shell.values.json_decoder import JsonValues
-from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
-from sparkcohort.runtime.shell.values.schema_registry import RegisteredText
-from sparkcohort.runtime.values.avro_schema import parse_schema
 from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, protobuf_fuzz, run_targets, targets
-from tests.kit.avro_schemas import encode
-from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized
-from tests.kit.parts import decoder
 from tests.kit.targets import Target, escaped, replay
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-READERS: Final = {target.name: target for target in (*kafka_targets.TARGETS, *run_targets.TARGETS)}
+SOURCES: Final = ROOT / "native"
+KEPT: Final = ROOT / ".cache" / "sanitized"
+IN_C: Final = (*(each.TARGET for each in (avro_fuzz, batches_fuzz, json_fuzz, protobuf_fuzz)), kafka_targets.BY_CODECS)
+"""Readers whose work is done in C."""
+READERS: Final = {target.name: target for target in (*IN_C, *kafka_targets.TARGETS, *run_targets.TARGETS)}
 LAST: Final = "COHORT_TESTS_LAST_INPUT"
 """The file that has the input at hand, with its length before it: whoever dies by a sanitizer tells nothing in Python."""
+MOST_ALLOCATIONS: Final = 1_000
 
-PYTHON = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
+SANITIZED: Final = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
+PYTHON: Final = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
+FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{SOURCES}"]
+TRACED: Final = ["-fsanitize-coverage=trace-pc", *(f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc"))]
 
 
 def build(folder: Path) -> Path:
@@ -50,12 +50,27 @@ def build(folder: Path) -> Path:
     for each in [*installed.iterdir(), *(installed / "native").iterdir()]:
         if each.name != "native" and each.suffix != ".so":
             (package / each.relative_to(installed)).symlink_to(each)
-    (parser,) = json_fuzz.yyjson()
-    made, sources = package / "native" / "_native.abi3.so", sorted(map(str, NATIVE.rglob("*.c")))
-    parsing = [f"-I{parser.parent}", str(sanitized(parser))]  # the object by its kind, though its name has none
-    command = ["cc", *FLAGS, *PYTHON, *SANITIZED, "-o", str(made), *sources, "-x", "none", *parsing, "-lm"]
+    parser = max((ROOT / ".cache" / "sources").glob("yyjson-*/")) / "yyjson.c"  # of which the wheel was built
+    probe = Path(__file__).with_name("probe.c")
+    made, sources = package / "native" / "_native.abi3.so", sorted(map(str, SOURCES.rglob("*.c")))
+    # Objects by their kind, though their names have none; neither of them is traced.
+    objects = [f"-I{parser.parent}", "-x", "none", *map(str, (_compiled(parser, *SANITIZED), _compiled(probe)))]
+    command = ["cc", *FLAGS, *PYTHON, *SANITIZED, *TRACED, "-o", str(made), *sources, *objects, "-lm"]
     subprocess.run(command, check=True, timeout=300)
     return folder
+
+
+def _compiled(source: Path, *more: str) -> Path:
+    """The object of a source, kept: a large one takes a minute, and never changes."""
+    flags = ["-std=c11", "-fPIC", *more]
+    made = KEPT / hashlib.sha256(b" ".join([*map(str.encode, flags), source.read_bytes()])).hexdigest()
+    if not made.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            written = Path(folder, "made.o")
+            subprocess.run(["cc", *flags, "-c", "-o", written, source], check=True, timeout=300)
+            written.replace(made)
+    return made
 
 
 def runtime() -> str:
@@ -93,104 +108,59 @@ def run(folder: Path, *program: str, timeout_s: float = 500) -> str:
 
 
 def feed(target: Target, seconds: int, seed: int) -> str:
-    """As ``targets.feed``, in a Python whose native part is built with sanitizers."""
+    """As ``targets.feed``, in a Python whose native part is built with sanitizers; what reaches new code goes to the corpus."""
     with tempfile.TemporaryDirectory() as folder:
         program = ("-m", "tests.kit.sanitized", target.name, str(seconds), str(seed))
-        return run(build(Path(folder)), *program, timeout_s=seconds + 600).strip()
+        words, *fresh = json.loads(run(build(Path(folder)), *program, timeout_s=seconds + 600))
+    with target.corpus.open("a") as corpus:
+        corpus.writelines(f"{line}\n" for line in fresh)
+    return f"{words}, {len(fresh)} kept"
 
 
-def feed_here(target: Target, seconds: int, seed: int) -> str:
-    """In that Python: each input is in the file before it is read."""
-    last = os.open(os.environ[LAST], os.O_WRONLY | os.O_CREAT, 0o600)
+class Traced:
+    """Tries inputs in that Python; ``fresh`` are those that have reached new code."""
 
-    def check(data: bytes) -> None:
-        os.pwrite(last, len(data).to_bytes(4) + data, 0)
-        target.check(data)
+    def __init__(self) -> None:
+        self.fresh: list[bytes] = []
+        self._native = ctypes.CDLL(str(_native.__file__))
+        self._last = os.open(os.environ[LAST], os.O_WRONLY | os.O_CREAT, 0o600)
 
-    return targets.feed(replace(target, check=check), seconds, seed)
-
-
-def feed_json() -> int:
-    """All of the corpus into all types, whole and in pieces; how many rows were good."""
-    records = [*(data[1:] for data in json_fuzz.FUZZED.inputs()), None]
-    good = 0
-    for target in json_fuzz.TARGETS:
-        good += _feed(JsonValues(target), pa.array(records * 3, pa.binary()))
-    return good
-
-
-def feed_avro() -> int:
-    """The same, with a frame and without one, and with schemas that are none."""
-    everything = json.dumps(avro_fuzz.EVERYTHING)
-    good = encode(avro_fuzz.EVERYTHING, avro_fuzz.VALUE)
-    records = [record for data in avro_fuzz.FUZZED.inputs() for record in (data[1:], good)]
-    framed = [b"\0" + number.to_bytes(4, "big") + record for record in records for number in (1, 2, 3)]
-
-    def schema(number: int | str) -> RegisteredText | str:
-        texts: dict[int | str, str] = {1: everything, 2: "{"}
-        return RegisteredText("AVRO", texts[number]) if number in texts else "there is none"
-
-    newer = parse_schema(json.dumps(avro_fuzz.NEWER))
-    whole = _feed(AvroValues(newer, writer=parse_schema(everything)), pa.array([*records, None], pa.binary()))
-    return whole + _feed(AvroValues(newer, writers=schema), pa.array([*framed, None, *records], pa.binary()))
+    def attempt(self, target: Target, data: bytes) -> bool:
+        """One input, which is in the file before; where it is fresh, which is returned, with every allocation failing once."""
+        os.pwrite(self._last, len(data).to_bytes(4) + data, 0)
+        self._native.probe_fresh()
+        targets.attempt(target, data)
+        if not self._native.probe_fresh():
+            return False
+        self.fresh.append(data)
+        for count in range(MOST_ALLOCATIONS):
+            self._native.probe_shortage(count)
+            with suppress(MemoryError):
+                target.check(data)
+            if not self._native.probe_failed():
+                break  # and what the others have left behind was found as it was
+        self._native.probe_shortage(-1)
+        return True
 
 
-def feed_protobuf() -> int:
-    """The same, of two syntaxes, with a frame and without one."""
-    records = pa.array([*(data[1:] for data in protobuf_fuzz.FUZZED.inputs()), None], pa.binary())
-    return sum(
-        _feed(ProtobufValues(protobuf_fuzz.found(syntax), framed=framed), records)
-        for syntax in ("proto2", "proto3")
-        for framed in (False, True)
-    )
+def feed_here(target: Target, seconds: float, seed: int) -> tuple[str, list[bytes]]:
+    """Feed it in that Python: in words what came of it, and what is for the corpus."""
+    traced = Traced()
+    replay(target, traced.attempt)
+    traced.fresh.clear()
+    return targets.feed(target, seconds, seed, traced.attempt), traced.fresh
 
 
-def feed_batches() -> int:
-    """Record batches whose decompression is none, at one go and in pieces; how many rows there are."""
-    return sum(_rows(data, in_pieces=in_pieces) for data in batches_fuzz.FUZZED.inputs() for in_pieces in (False, True))
-
-
-def _rows(data: bytes, *, in_pieces: bool) -> int:
-    """Up to the end or the first fault."""
-    plan, records, rows = batches_fuzz.plan_of(data), data[1:], 0
-    by = decoder(
-        columns=plan.columns,
-        largest=plan.largest,
-        window=plan.piece or 200,
-        by=lambda _codec, packed, _largest: pa.BufferReader(pa.py_buffer(packed)) if in_pieces else bytes(packed),
-    )
-    part = by.part(
-        records, 0, len(records), "t", 7, plan.position, plan.stop, plan.high_watermark, list(plan.aborted)
-    )  # fmt: skip
-    while (event := part.take(plan.rows, plan.nbytes)) is not None and event[0] in (_native.RECORDS, _native.UNPACKING):
-        if event[5] is not None:
-            event[5][0].validate(full=True)
-            rows += event[5][0].num_rows
-    return rows
-
-
-def feed_readers() -> int:
-    """All that reads bytes in Python; how many inputs there are."""
-    return sum(map(replay, READERS.values()))
-
-
-def _shown(rows: Any) -> str:
-    return str(rows.to_string(window=10_000))
-
-
-def _feed(decoder: JsonValues | AvroValues | ProtobufValues, column: Any) -> int:
-    """Whole, and each slice of a few rows, which begins and ends inside of a byte of the validity."""
-    rows, bad = decoder.decode(column)
-    rows.validate(full=True)
-    for start in range(0, len(column), 5):
-        part, _ = decoder.decode(column.slice(start, 7))
-        if _shown(part) != _shown(rows.slice(start, 7)):  # NaN is itself
-            raise AssertionError(f"other rows from {start} on")
-    return len(rows) - len(bad)
+def main(name: str = "", seconds: str = "1", seed: str = "1") -> None:
+    """One of the readers for so long; or all of them with their corpora, those in C with what is like it."""
+    if name:
+        words, fresh = feed_here(READERS[name], float(seconds), int(seed))
+        sys.stdout.write(json.dumps([words, *map(escaped, fresh)]))
+        return
+    for target in READERS.values():
+        words = feed_here(target, float(seconds), int(seed))[0] if target in IN_C else f"{replay(target)} inputs"
+        sys.stdout.write(f"{target.name}: {words}\n")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        sys.stdout.write(feed_here(READERS[sys.argv[1]], int(sys.argv[2]), int(sys.argv[3])))
-    else:
-        sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()} {feed_batches()} {feed_readers()}\n")
+    main(*sys.argv[1:])
