@@ -4,8 +4,6 @@
 ``application`` one driver process with three executors to kill, for all tests that need real ones; Spark's own source is there
 ``listener``    tells the Kafka groups of all queries of that session which batches Spark has committed
 ``sparks_checkpoint_files``  the files of checkpoints written as Spark writes them by default
-``guarded``     a broker that wants to know who comes, by a password or by a token
-``cluster``     two brokers, the second of which is reached through a relay
 ``checkpoint``  a folder for this test's checkpoint
 ``port``        a port that nobody listens on
 """
@@ -20,11 +18,8 @@ from pyspark.sql import SparkSession
 
 from sparkcohort import ProgressListener
 from tests.kit.application import Application
-from tests.kit.broker import Broker, Cluster
 from tests.kit.faults import Faults
 from tests.kit.ports import free_port
-
-PASSWORD = "secret-of-alice"
 
 
 @pytest.fixture(scope="package")
@@ -82,20 +77,6 @@ def application(_application: Application) -> Iterator[Application]:
     """The shared application; what a test kills in it is replaced, a query that the test leaves is stopped."""
     yield _application
     _application.stop_all()
-
-
-@pytest.fixture(scope="package")
-def guarded() -> Iterator[Broker]:
-    """A broker of a user, alice, who may do nothing yet, and which wants to see another token before one ends."""
-    with Broker(users={"alice": PASSWORD}, tokens=True, properties={"connections.max.reauth.ms": "60000"}) as running:
-        yield running
-
-
-@pytest.fixture(scope="package")
-def cluster() -> Iterator[Cluster]:
-    """Two brokers, of which tests stop the second one, or slow its relay down."""
-    with Cluster(2, relayed=[2]) as running:
-        yield running
 
 
 @pytest.fixture

@@ -154,8 +154,7 @@ def test_as_many_tasks_as_sparks_own_source(
 
 def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Records that aged out before the read, or between the plan and its tasks: an error by Spark's name, or what is left."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 200, partitions=2)
+    broker.fill(topic, 200, 2)
     kept = {"failOnDataLoss": "false"}
     planned, tolerant = load(spark, broker, topic), load(spark, broker, topic, **kept)
     assert planned.rdd.getNumPartitions() == tolerant.rdd.getNumPartitions() == 2  # which makes the plans
@@ -176,21 +175,18 @@ def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
 @pytest.mark.thorough("a topic is deleted under a plan")
 def test_a_topic_made_anew_before_its_tasks(spark: SparkSession, broker: Broker, topic: str) -> None:
     """The ranges are of the topic that was there: records of another one of that name are a loss, not rows."""
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 100)
+    broker.fill(topic, 100)
     frame = load(spark, broker, topic)
     assert frame.rdd.getNumPartitions() == 1
     broker.admin.delete_topic(topic)
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 160)
+    broker.fill(topic, 160)
     assert "the topic was deleted and created anew" in told(lambda: frame)
     assert load(spark, broker, topic).count() == 160
 
 
 def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic: str) -> None:
     """``committed`` starts at the group's offsets, at the fallback where it has none, joins nothing and commits nothing."""
-    broker.admin.create_topic(topic, 3)
-    produce(broker.bootstrap, topic, 300, partitions=3)
+    broker.fill(topic, 300, 3)
     broker.admin.commit(topic, topic, {0: 40, 1: 100})
     changes = {"startingOffsets": "committed", "group__id": topic}
     rows = ordered(load(spark, broker, topic, **changes))
@@ -210,8 +206,13 @@ def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic
 
 def test_the_programs_of_the_guide_run(spark: SparkSession, broker: Broker, topic: str) -> None:
     """As they stand in docs/guides/batch-reads.md, one after the other, on a topic with a day in it."""
-    broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)})
-    produce(broker.bootstrap, topic, 40, partitions=2, timestamp_ms=DAY_MS - HOUR_MS)
+    broker.fill(
+        topic,
+        40,
+        2,
+        timestamp_ms=DAY_MS - HOUR_MS,
+        configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)},
+    )
     produce(broker.bootstrap, topic, 20, partitions=2, first=20, timestamp_ms=DAY_MS + HOUR_MS)
     produce(broker.bootstrap, topic, 60, partitions=2, first=30, timestamp_ms=DAY_MS + 30 * HOUR_MS)
     seen: dict[str, Any] = {"spark": spark}

@@ -27,8 +27,7 @@ LAST = 3
 
 def written(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, form: str) -> dict[str, str]:
     """Four batches of 50 records of each of two partitions, and 20 more of each that no batch has; the query's options."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 400, partitions=2)
+    broker.fill(topic, 400, 2)
     source = options(broker, topic, maxOffsetsPerTrigger=100)
     assert max(Stream(spark, source, checkpoint, form=form).finish().batches) == LAST
     produce(broker.bootstrap, topic, 40, partitions=2, first=200)
@@ -128,8 +127,7 @@ def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_
     at = tmp_path / "checkpoint"
     source = written(spark, broker, topic, at, form)
     broker.admin.delete_topic(topic)
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 30, partitions=1)
+    broker.fill(topic, 30)
     brokers = ("--bootstrap-server", broker.bootstrap)
     said = cohort("checkpoint", "diff", str(at), *brokers, "--output", "json")
     first = "topic recreated" if form == "cohort" else "beyond the log's end"

@@ -84,8 +84,7 @@ def test_the_first_batch_is_finished_by_who_planned_it(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
     """Where Spark's source started it keeps in the checkpoint, which no Python source sees: refused, as often as tried."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 60, partitions=2)
+    broker.fill(topic, 60, 2)
     at_20 = options(broker, topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))
     assert fail_first(Failing(spark, at_20, checkpoint, form="kafka")) == {"0": 30, "1": 30}
     produce(broker.bootstrap, topic, 20, partitions=2, first=30)
@@ -105,8 +104,7 @@ def test_back_with_a_first_batch_that_is_planned(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
     """Where Cohort started is what its group has committed: as docs/migrate-from-spark-kafka.md says, Spark's source has to be told."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 60, partitions=2)
+    broker.fill(topic, 60, 2)
     at_20 = options(broker, topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))
     assert fail_first(Failing(spark, at_20, checkpoint)) == {"0": 30, "1": 30}
     produce(broker.bootstrap, topic, 20, partitions=2, first=30)

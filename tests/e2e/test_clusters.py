@@ -1,4 +1,4 @@
-"""Where executors come from and go to: a standalone cluster's, killed and decommissioned; several cores a task."""
+"""Where executors come from and go to: a standalone cluster's, killed, decommissioned, allocated as needed; several cores a task."""
 
 from __future__ import annotations
 
@@ -13,21 +13,16 @@ import pytest
 from tests.kit import processes
 from tests.kit.application import Application, Status, settled
 from tests.kit.broker import Broker
-from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import Steady, produce
 from tests.kit.spark import AGENT, EXECUTOR
 from tests.kit.standalone import WORKER_CLASS, environment, standalone
+from tests.kit.streams import options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.thorough("clusters and drivers of their own")
 
 PARTITIONS = 6
 SESSION_MS, AGENTS_S = 20_000, 90
-
-
-def options(broker: Broker, topic: str, group: str = "", **more: str) -> dict[str, str]:
-    """The topic, as the group of its name."""
-    return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": group or topic, **more}
 
 
 def executors(run: str) -> list[psutil.Process]:
@@ -43,8 +38,7 @@ def members(status: Status) -> set[str]:
 @pytest.mark.timeout(600)
 def test_a_standalone_cluster_loses_an_executor_and_a_worker(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Killed: a replacement gets its share.  Decommissioned (SIGPWR to its worker): the other one gets all.  No record is lost or twice."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    broker.fill(topic, 6_000, PARTITIONS)
     run = uuid.uuid4().hex
     env = environment(tmp_path, run) | {"SPARK_WORKER_OPTS": "-Dspark.decommission.enabled=true"}
     more = {"scheduled.rebalance.max.delay.ms": "5000", "session.timeout.ms": str(SESSION_MS)}
@@ -66,10 +60,8 @@ def test_a_standalone_cluster_loses_an_executor_and_a_worker(broker: Broker, top
                 wait_until(lambda: len(executors(run)) == 1, 60, "the executor of the decommissioned worker to go")
                 query.next_batches(3)
                 query.wait_for_members(1)
-            query.wait_for_no_lag()
-            query.stop()
+            query.assert_exact(broker)
             wait_until(lambda: not processes.matching(AGENT, processes.marked(run)), AGENTS_S, "the end of the agents")
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
     finally:
         processes.kill_run(run)
 
@@ -77,8 +69,7 @@ def test_a_standalone_cluster_loses_an_executor_and_a_worker(broker: Broker, top
 @pytest.mark.timeout(300)
 def test_tasks_of_two_cores_in_workers_of_one_task_each(broker: Broker, topic: str, tmp_path: Path) -> None:
     """spark.task.cpus=2: an executor of two cores counts as one.  spark.python.worker.reuse=false: one agent all the same."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    broker.fill(topic, 6_000, PARTITIONS)
     conf = {"spark.task.cpus": "2", "spark.python.worker.reuse": "false"}
     with Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf) as application:
         query = application.start(topic, options(broker, topic))
@@ -90,15 +81,13 @@ def test_tasks_of_two_cores_in_workers_of_one_task_each(broker: Broker, topic: s
         (agent,) = application.driver.agents()
         query.wait_for_no_lag()
         assert [each.pid for each in application.driver.agents()] == [agent.pid]
-        query.stop()
-    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+        query.assert_exact(broker)
 
 
 @pytest.mark.timeout(300)
 def test_a_driver_that_is_asked_to_end(broker: Broker, topic: str, tmp_path: Path) -> None:
     """SIGTERM, with DStreams' stopGracefullyOnShutdown too, in a batch: nothing of it is left, and Kafka has no more than Spark's logs."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    broker.fill(topic, 6_000, PARTITIONS)
     conf = {"spark.streaming.stopGracefullyOnShutdown": "true"}
     with Application(tmp_path / "app", master="local-cluster[1,1,1024]", conf=conf) as application:
         query = application.start(topic, options(broker, topic, maxOffsetsPerTrigger="1200"), gate=1)
@@ -108,3 +97,46 @@ def test_a_driver_that_is_asked_to_end(broker: Broker, topic: str, tmp_path: Pat
         assert [left for left in application.driver.settle(60) if left.startswith("pid ")] == []
     commits = sorted(path.name for path in (query.checkpoint / "commits").glob("[0-9]*"))
     assert (commits, set(broker.admin.committed(topic).values())) == (["0", "1"], {200})
+
+
+@pytest.mark.timeout(600)
+def test_executors_come_with_lag_and_go_without_work(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """From one executor to two and back: the newcomer's member owns its share, the one that goes gives its own up."""
+    broker.fill(topic, 4_800, PARTITIONS)
+    run = uuid.uuid4().hex
+    env = environment(tmp_path, run)
+    conf = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "1",
+        "spark.dynamicAllocation.initialExecutors": "1",
+        "spark.dynamicAllocation.maxExecutors": str(2),
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.executorIdleTimeout": "8s",
+        "spark.executor.memory": "1g",
+        "spark.executor.cores": "1",
+    }
+    try:
+        with (
+            standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master,
+            Application(tmp_path / "app", master=master, conf=conf) as application,
+        ):
+            # Lag for long, in which a batch has a task more than there are cores.
+            more = {"maxOffsetsPerTrigger": 60, "scheduled.rebalance.max.delay.ms": 2_000}
+            query = application.start(topic, options(broker, topic, **more))
+            query.wait_for_status(lambda now: now["members"], "the first member")
+            alone = executors(run) if len(executors(run)) < 2 else []  # lag may have brought the other one already
+            for executor in alone:
+                executor.suspend()  # a batch that takes long: what waits for a core is what Spark sees (on a busy machine it has)
+            wait_until(lambda: len(executors(run)) == 2, 120, "another executor", every_s=0.25)
+            query.wait_for_status(lambda now: len(now["members"]) == 2, "its member")
+            for executor in alone:
+                executor.resume()
+            query.wait_for_members(2)
+            query.wait_for_no_lag()
+            wait_until(lambda: len(executors(run)) == 1, 120, "the idle one to go", every_s=0.25)
+            query.wait_for_members(1)
+            produce(broker.bootstrap, topic, 600, partitions=PARTITIONS, first=800)
+            query.assert_exact(broker)
+    finally:
+        processes.kill_run(run)

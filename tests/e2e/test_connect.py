@@ -69,8 +69,7 @@ ALL = {(partition, offset) for partition in range(PARTITIONS) for offset in rang
 @pytest.mark.timeout(500)
 def test_a_client_without_cohort_reads_with_it(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Batch reads, a stream to files and one to foreachBatch: every record once, and the groups at the end of the log."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    broker.fill(topic, RECORDS, PARTITIONS)
     python = interpreters.without_cohort(tmp_path / "client")
     script = str(SCRIPTS / "connect_client.py")
     done = called(str(python), "-P", script, remote.url, broker.bootstrap, topic, str(tmp_path))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.e2e.conftest import PASSWORD
-from tests.kit import delivery, segments
+from tests.kit import delivery
 from tests.kit.batch_reads import told
 from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
+from tests.kit.shared_brokers import PASSWORD
 from tests.kit.streams import Stream, options
 from tests.kit.tier import of_tier
 
@@ -142,20 +141,3 @@ def test_writing_and_impossible_schemas_are_refused(spark: SparkSession, broker:
         stream.writeStream.format("noop").start().processAllAvailable()
     words = "the schema of format('cohort') has the column value as STRING, and it can only be BINARY"
     assert_told(str(shaped.value), words, "set the option value.format to string")
-
-
-@pytest.mark.thorough("a broker whose logs are damaged")
-def test_corrupt_data(spark: SparkSession, topic: str, tmp_path: Path) -> None:
-    """A record that a disk has changed ends the query with topic, partition and offset; what came before is exact."""
-    with Broker() as broker:
-        broker.admin.create_topic(topic, 2)
-        for first in range(0, 300, 100):
-            produce(broker.bootstrap, topic, 200, partitions=2, first=first)
-        expected = delivery.held(broker.bootstrap, [topic]).filter(pc.field("offset") < 100)
-        broker.stop()
-        segments.flip_byte(segments.segment_of(broker.node(1), topic, 1), 100)
-        broker.start()
-        run = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=200), tmp_path / "checkpoint")
-        message = run.failure()  # of a task, which Spark wraps in the foreachBatch's
-    assert f"FetchError: corrupt data in topic {topic} partition 1 offsets [100, 200), at offset 100: " in message
-    delivery.check(run.delivered(), expected).assert_exact()

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.kit import delivery
 from tests.kit.application import ALL, Application, Query
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
@@ -22,7 +20,6 @@ from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
-SESSION_MS = 6_000
 END_S = 90.0
 
 
@@ -33,46 +30,11 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
         yield running
 
 
-def assert_fenced(message: str | None, topic: str) -> None:
-    """Check that a query's end names the fencing, the group and what to do."""
-    assert message is not None
-    assert "FENCED_INSTANCE_ID" in message
-    assert f"in group {topic}" in message
-    assert "give each its own group.id" in message
-
-
-@pytest.mark.thorough("two applications")
-def test_the_newer_application_wins(
-    spark: SparkSession, other: Application, broker: Broker, topic: str, checkpoint: Path
-) -> None:
-    """Of two applications on one group and topics the newer runs on; the older ends with FENCED_INSTANCE_ID."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
-    source = options(broker, topic, session__timeout__ms=SESSION_MS, heartbeat__interval__ms=1_000)
-    older = other.start("older", source)
-    older.wait_for("batch", 0, END_S)
-    with Stream(spark, source, checkpoint, trigger=ASAP) as newer:
-        newer.wait_for_rows(100)
-        assert_fenced(older.end(END_S), topic)
-        produce(broker.bootstrap, topic, 100, partitions=2, first=50)
-        newer.wait_for_rows(200)
-    delivery.check(newer.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
-
-
-def consumer(broker: Broker, topic: str, **more: str) -> Consumer:
-    """An ordinary one, in the group of that name."""
-    conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "partition.assignment.strategy": "range"}
-    client = Consumer(conf | more)
-    client.subscribe([topic])
-    return client
-
-
 def test_a_second_reader_of_one_application_is_refused(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """A second query on the group and topics, and a self-join, are refused at start; the first query runs on."""
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 50)
+    broker.fill(topic, 50)
     source = options(broker, topic)
     said = "another stream of this application already reads"
     with Stream(spark, source, tmp_path / "first", trigger=ASAP) as first:
@@ -97,8 +59,7 @@ def test_two_topics_of_one_group_are_not_one_reader(
     """Two queries of one application on different topics share a group: neither fences the other, both commit."""
     topics = [f"{topic}-{letter}" for letter in "ab"]
     for each in topics:
-        broker.admin.create_topic(each)
-        produce(broker.bootstrap, each, 50)
+        broker.fill(each, 50)
     sources = [options(broker, each, group__id=topic) for each in topics]
     with Stream(spark, sources[0], tmp_path / "a", trigger=ASAP) as first:
         first.wait_for_rows(50)
@@ -120,8 +81,7 @@ def test_a_topic_more_does_not_wait_for_the_last_run(
     """
     first, second = topics = [f"{topic}-{letter}" for letter in "ab"]
     for each in topics:
-        broker.admin.create_topic(each)
-        produce(broker.bootstrap, each, 50)
+        broker.fill(each, 50)
     batches = Batches()
     lives = {first: 50, ",".join(topics): 100, second: 110}
     for number, (subscribed, count) in enumerate(lives.items()):
@@ -130,28 +90,6 @@ def test_a_topic_more_does_not_wait_for_the_last_run(
         with Stream(spark, source, tmp_path / "checkpoint", trigger=ASAP, batches=batches) as life:
             life.wait_for_rows(count)
             wait_until(lambda: len(broker.admin.members(topic)) == 1, END_S, "the driver as the only member")
-
-
-@pytest.mark.thorough("a stranger; tests/shell/driver/test_foreign_members.py has the watch")
-def test_a_stranger_in_the_group_is_named(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """An ordinary consumer that joins the group and gets partitions ends the query, by its name."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
-    source = options(broker, topic, session__timeout__ms=SESSION_MS, heartbeat__interval__ms=1_000)
-    query = Stream(spark, source, checkpoint, trigger=ASAP).start().wait_for_rows(100)
-    stranger = consumer(broker, topic, **{"client.id": "the-stranger"})
-    wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), END_S, "partitions of the stranger")
-
-    def ended() -> bool:
-        stranger.poll(0.1)
-        return not query.query.isActive
-
-    wait_until(ended, END_S, "the end of the query")
-    stranger.close()
-    message = query.failure()
-    assert "client the-stranger (127.0.0.1)" in message
-    assert f"in group {topic}" in message
-    assert "stop that consumer, or give this query a group.id of its own" in message
 
 
 # --- a hand-over ---------------------------------------------------------------------------------------
@@ -202,13 +140,11 @@ def test_a_deployment_and_the_way_back(
 
     Two applications, three checkpoints, sinks of their own.
     """
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
-    options["maxOffsetsPerTrigger"] = "100"
-    old = application.start("job", options, gate=1)
+    broker.fill(topic, PER_ROUND, PARTITIONS)
+    source = options(broker, topic, maxOffsetsPerTrigger=100, startingOffsets=None)
+    old = application.start("job", source, gate=1)
     old.wait_for("begin", 2)
-    new = other.start("job", {**options, "handover": "graceful", "value.format": "string"})
+    new = other.start("job", {**source, "handover": "graceful", "value.format": "string"})
     new.wait(lambda: "looking -> asked" in other.driver.log(), END_S, "the question")
     old.allow(ALL)
     assert "HANDED_OVER" in str(old.end())
@@ -216,7 +152,7 @@ def test_a_deployment_and_the_way_back(
     produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
     new.wait_for_no_lag()
     before = delivered(old, new)
-    again = application.start("again", {**options, "handover": "graceful"})
+    again = application.start("again", {**source, "handover": "graceful"})
     assert "HANDED_OVER" in str(new.end())
     produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
     again.wait_for_no_lag()

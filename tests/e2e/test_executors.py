@@ -1,4 +1,4 @@
-"""Executors that die and are replaced, while records flow; executors that go and come, under both formats."""
+"""Executors that die and are replaced, while records flow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit import processes
 from tests.kit.application import LIMIT_S, Application, Query, Status, owners
 from tests.kit.broker import Broker
-from tests.kit.delivery import check, from_parquet, held, rows
-from tests.kit.produce import produce
-from tests.kit.streams import FORMS
+from tests.kit.delivery import from_parquet
+from tests.kit.streams import options
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
@@ -23,23 +22,16 @@ RECORDS = of_tier(quick=120_000, thorough=300_000)
 PER_BATCH = RECORDS * 3 // 50
 DELAY_MS = int(BY_KEY["scheduled.rebalance.max.delay.ms"].default or 0)
 EXECUTORS = 3  # of the shared application
-PER_FORM = 6_000  # records of a batch where both formats read
 IN_FLIGHT = 4  # the batch that loses an executor
 
 
 @pytest.mark.timeout(900)
 def test_an_executor_is_killed_and_replaced(application: Application, broker: Broker, topic: str) -> None:
     """Each offset is delivered once; one round a change: the replacement gets what was lost, nothing else ever moves."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
-    options = {
-        "kafka.bootstrap.servers": broker.bootstrap,
-        "subscribe": topic,
-        "group.id": topic,
-        "maxOffsetsPerTrigger": PER_BATCH,
-        "client.rack.env": processes.MARK,  # some variable that every executor has
-    }
-    query = application.start(topic, options, gate=IN_FLIGHT - 1)
+    broker.fill(topic, RECORDS, PARTITIONS)
+    rack = {"client.rack.env": processes.MARK}  # some variable that every executor has
+    source = options(broker, topic, maxOffsetsPerTrigger=PER_BATCH, **rack)
+    query = application.start(topic, source, gate=IN_FLIGHT - 1)
     before = query.wait_for_members(3)
     assert {member["rack"] for member in before["members"]} == {application.driver.run_id}
     query.wait_for("begin", IN_FLIGHT)  # planned with the owners of before
@@ -48,11 +40,9 @@ def test_an_executor_is_killed_and_replaced(application: Application, broker: Br
     query.allow(1 << 60)
     after = query.wait_for_status(lambda status: _replaced(status, before, victim), "a replacement's share")
 
-    query.wait_for_no_lag()
-    query.stop()
+    query.assert_exact(broker)
     _check_rounds(after, before, victim)
     delivered = from_parquet(query.out)
-    check(delivered, held(broker.bootstrap, [topic])).assert_exact()
     batches: dict[int, set[int]] = {}
     for row in delivered.group_by(["batch_id", "partition"]).aggregate([]).to_pylist():
         batches.setdefault(row["batch_id"], set()).add(row["partition"])
@@ -96,37 +86,3 @@ def _check_rounds(after: Status, before: Status, victim: dict[str, Any]) -> None
     departed, arrived = rounds
     assert arrived["started_ms"] - departed["started_ms"] < DELAY_MS
     assert after["scheduled_rebalance"] is None
-
-
-@pytest.mark.thorough("scaled and killed, beside Spark's own source")
-@pytest.mark.timeout(900)
-def test_executors_come_and_go_under_both_formats(application: Application, broker: Broker, topic: str) -> None:
-    """A batch loses its executor; then the checkpoint goes on with one executor, and with three: each record once, in both."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    try:
-        for executors in (EXECUTORS, 1, EXECUTORS):
-            application.scale(executors)
-            produce(broker.bootstrap, topic, 4 * PER_FORM, partitions=PARTITIONS)
-            _read_by_both(application, broker, topic)
-    finally:
-        application.scale(EXECUTORS)
-
-
-def _read_by_both(application: Application, broker: Broker, topic: str) -> None:
-    """All of it from each format's checkpoint; the last executor is killed under the first batch, if it is not the only one."""
-    source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
-    source |= {"group.id": topic, "maxOffsetsPerTrigger": str(PER_FORM)}
-    queries = [application.start(f"{topic}-{form}", source, form=form, gate=-1) for form in FORMS]
-    for query in queries:
-        query.wait_for("begin", 0)  # planned, and not read yet
-    for query in queries:
-        query.allow(1 << 60)
-    executors = application.driver.executors()
-    if len(executors) > 1:
-        queries[0].wait_for("open", 0)
-        os.kill(executors[-1].pid, signal.SIGKILL)
-    everything = held(broker.bootstrap, [topic])
-    for query in queries:
-        query.wait(lambda: rows(query.out) >= len(everything), LIMIT_S, "all records")  # noqa: B023
-        query.stop()
-        check(from_parquet(query.out), everything).assert_exact()

@@ -15,9 +15,9 @@ import pytest
 from tests.kit import interpreters
 from tests.kit.application import Application
 from tests.kit.broker import Broker
-from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import produce
 from tests.kit.spark_home import spark_home
+from tests.kit.streams import options
 
 pytestmark = pytest.mark.thorough("other interpreters, each with a Spark of its own")
 
@@ -64,8 +64,7 @@ def test_a_python_that_does_not_run(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_the_environment_of_the_quickstart(broker: Broker, topic: str, tmp_path: Path) -> None:
     """What ``sparkcohort[spark]`` brings, and no pandas: ``register`` looks at executors too, and has nothing to say."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 100, partitions=1)
+    broker.fill(topic, 100)
     python = interpreters.linked(tmp_path / "quickstart", ("pandas", "grpc", "googleapis", "zstandard"))
     absent = subprocess.run([str(python), "-c", "import pandas"], capture_output=True, timeout=60, check=False)
     assert absent.returncode == 1
@@ -95,8 +94,7 @@ def test_a_python_of_another_version(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_register_makes_sparks_own_setting_count(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Spark's look-up of sources knows nothing of spark.pyspark.python; with ``register`` a stream and a batch read run with it."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 100, partitions=1)
+    broker.fill(topic, 100)
     python = interpreters.without_cohort(tmp_path / "other")
     command = [str(SUBMIT), "--conf", f"spark.pyspark.python={sys.executable}", str(SCRIPT), broker.bootstrap, topic]
     home = str(SUBMIT.parents[1])
@@ -109,8 +107,7 @@ def test_register_makes_sparks_own_setting_count(broker: Broker, topic: str, tmp
 @pytest.mark.timeout(300)
 def test_a_program_that_is_no_python(broker: Broker, topic: str, tmp_path: Path) -> None:
     """PYSPARK_DRIVER_PYTHON=jupyter, as for notebooks: Spark would look for sources with it; ``register`` doesn't."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 100, partitions=1)
+    broker.fill(topic, 100)
     notebook = tmp_path / "jupyter"
     notebook.write_text("#!/bin/sh\nexit 3\n")
     notebook.chmod(0o755)
@@ -128,8 +125,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
     With the daemon that conf/spark-defaults.conf recommends, where Spark has archives of PySpark: each daemon of the
     application is ours and out of that environment, and a worker that dies is replaced.
     """
-    broker.admin.create_topic(topic, 4)
-    produce(broker.bootstrap, topic, 4_000, partitions=4)
+    broker.fill(topic, 4_000, 4)
     interpreters.linked(tmp_path / "environment")
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "environment", ".")
@@ -138,8 +134,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
     application = Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf, env=env, zipped=True)
     (application.directory / "environment").symlink_to(tmp_path / "environment")
     with application:
-        options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-        query = application.start(topic, options)
+        query = application.start(topic, options(broker, topic))
         query.wait_for_members(1)
         (agent,) = application.driver.agents()
         work = spark_home() / "work"
@@ -152,6 +147,4 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
         for worker in daemons[0].children():
             worker.kill()
         produce(broker.bootstrap, topic, 4_000, partitions=4, first=1_000)
-        query.wait_for_no_lag()
-        query.stop()
-    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+        query.assert_exact(broker)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.kit.application import Application, Status
 from tests.kit.broker import Cluster
-from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import Steady
+from tests.kit.streams import options
 
 SLOW = 3  # the partition on the second broker
 BYTES_PER_SECOND = 12_000  # of about 25,000 that are written to it
@@ -30,15 +30,14 @@ def _lags_alone(status: Status) -> bool:
 
 @pytest.mark.thorough("minutes of a leader that is slow")
 @pytest.mark.timeout(600)
-def test_a_slow_leader_holds_nobody_else_up(application: Application, cluster: Cluster, topic: str) -> None:
+def test_a_slow_leader_holds_nobody_else_up(application: Application, pair: Cluster, topic: str) -> None:
     """Told as late, read as far as fetched, while the others are read to their ends; caught up when it's fast again."""
-    cluster.admin.create_topic(topic, assignment=[1, 1, 1, 2])
-    options = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "group.id": topic}
-    query = application.start(topic, options)
-    with Steady(cluster.bootstrap, topic, partitions=4, rate=800):
+    pair.admin.create_topic(topic, assignment=[1, 1, 1, 2])
+    query = application.start(topic, options(pair, topic))
+    with Steady(pair.bootstrap, topic, partitions=4, rate=800):
         query.wait_for_members(3)
         query.next_batches(3)
-        cluster.relays[2].rate(BYTES_PER_SECOND)
+        pair.relays[2].rate(BYTES_PER_SECOND)
         query.wait_for_status(lambda status: late(status) == {SLOW}, "the slow partition to be late")
         query.next_batches(5)
         status = query.wait_for_status(_lags_alone, "a lag of the slow one, and half of it at most of any other")
@@ -48,8 +47,6 @@ def test_a_slow_leader_holds_nobody_else_up(application: Application, cluster: C
             lambda now: all(at > stood[number] for number, at in figures(now, "current_offset").items()),
             "all to advance",
         )
-        cluster.relays[2].rate(None)
+        pair.relays[2].rate(None)
         query.wait_for_status(lambda now: late(now) == set(), "nobody to be late")
-    query.wait_for_no_lag()
-    query.stop()
-    check(from_parquet(query.out), held(cluster.bootstrap, [topic])).assert_exact()
+    query.assert_exact(pair)

@@ -12,6 +12,7 @@ from tests.kit import processes
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
+from tests.kit.streams import options
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_for_none, wait_until
 
@@ -23,11 +24,10 @@ def test_short_queries_leave_nothing(application: Application, broker: Broker, t
     """Each ends by itself: when its runner is gone, so are its file, lock, port and agents, and the next one takes over."""
     broker.admin.create_topic(topic, 3)
     others = application.driver.agents()  # of queries of other tests, whose sessions are long
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
     for number in range(SHORT):
         produce(broker.bootstrap, topic, 300, partitions=3, first=100 * number)
         # The same query again and again, as a scheduler starts it; its gate is closed until it has been looked at.
-        query = application.start(topic, options, trigger={"availableNow": True}, gate=-1)
+        query = application.start(topic, options(broker, topic), trigger={"availableNow": True}, gate=-1)
         query.wait_for("begin", number)
         found = query.wait(query.live, LIMIT_S, "its coordinator")
         run_id, port = found.run.run_id, found.run.port

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from tests.kit import delivery
 from tests.kit.broker import Broker
-from tests.kit.produce import produce
 from tests.kit.streams import Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
@@ -22,8 +21,7 @@ def test_bytes_and_offsets_of_topics(spark: SparkSession, broker: Broker, topic:
     """From two records, a mebibyte each for all that is known, to batches of nearly the limit and never more."""
     large, small = f"{topic}-large", f"{topic}-small"
     for name, records, size in ((large, 600, 10_000), (small, 1_200, 100)):
-        broker.admin.create_topic(name, 2)
-        produce(broker.bootstrap, name, records, partitions=2, value_bytes=size)
+        broker.fill(name, records, 2, value_bytes=size)
     limits = {"maxBytesPerTrigger": "2m", "maxOffsetsPerTrigger__topics": f'{{"{small}":400}}'}
     source = options(broker, topic, subscribe=f"{large},{small}", maxOffsetsPerTrigger=1_000, **limits)
     run = Stream(spark, source, checkpoint).finish()

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.kit.application import Application, Status, owners
 from tests.kit.broker import Broker
-from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import Steady
+from tests.kit.streams import options
 
 pytestmark = pytest.mark.thorough("waits until loads are measured")
 
 PARTITIONS = 12
 AFTER_MS = 5_000
 HOT = 3
-
-
-def _options(broker: Broker, topic: str) -> dict[str, Any]:
-    return {
-        "kafka.bootstrap.servers": broker.bootstrap,
-        "subscribe": topic,
-        "group.id": topic,
-        "partition.assignment.strategy": "load-balanced",
-        "load.balance.after.ms": AFTER_MS,
-    }
 
 
 def _reported(status: Status) -> bool:
@@ -49,7 +37,8 @@ def _largest_share(status: Status) -> float:
 def test_hot_partitions_part(application: Application, broker: Broker, topic: str) -> None:
     """Nine tenths of the traffic begin to come to three partitions of one executor: in the end three have one each."""
     broker.admin.create_topic(topic, PARTITIONS)
-    query = application.start(topic, _options(broker, topic))
+    more = {"partition.assignment.strategy": "load-balanced", "load.balance.after.ms": AFTER_MS}
+    query = application.start(topic, options(broker, topic, **more))
     with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=240):
         before = query.wait_for_status(_reported, "three members with their loads")
         busiest = max(before["members"], key=lambda member: len(member["owned"]))
@@ -58,12 +47,10 @@ def test_hot_partitions_part(application: Application, broker: Broker, topic: st
             alone = query.wait_for_status(lambda status: _largest_share(status) > 0.6, "one member to carry most")
             after = query.wait_for_status(lambda status: _apart(status, hot), "the hot partitions to part")
             even = query.wait_for_status(lambda status: _largest_share(status) < 0.5, "the loads to be told anew")
-    query.wait_for_no_lag()
-    query.stop()
+    query.assert_exact(broker)
 
     assert len({owners(alone)[number] for number in hot}) < HOT
     because = [done for done in after["rebalances"] if done["reason"].startswith("load: ")]
     assert because
     assert all(len(done["revoked"]) <= 5 for done in because)
     assert _largest_share(even) < _largest_share(alone)
-    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()

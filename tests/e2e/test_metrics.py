@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
-from tests.kit.produce import produce
 from tests.kit.streams import ASAP, Stream, options
 from tests.kit.waiting import wait_until
 
@@ -63,8 +62,7 @@ def caught_up(group: str) -> bool:
 @pytest.mark.timeout(400)
 def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int) -> None:
     """The command and the metrics tell what Kafka's own tool tells, and who owns what; with the query both are gone."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    broker.fill(topic, RECORDS, PARTITIONS)
     given = options(broker, topic, metrics__port=port)
     with Stream(spark, given, checkpoint, trigger=ASAP) as run:
         run.wait_for_rows(RECORDS, LIMIT_S)

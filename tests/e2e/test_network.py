@@ -10,8 +10,7 @@ import pytest
 
 from tests.kit.application import Application, Status
 from tests.kit.broker import Broker
-from tests.kit.delivery import check, from_parquet, held
-from tests.kit.produce import Steady, produce
+from tests.kit.produce import Steady
 from tests.kit.proxy import SilentProxy
 from tests.kit.sealed import SealedNetwork
 from tests.kit.streams import options
@@ -29,8 +28,7 @@ def conf(host: str) -> dict[str, str]:
 
 def filled(broker: Broker, topic: str, partitions: int = 4) -> dict[str, str]:
     """A topic with a thousand records in each partition, and the options of its query."""
-    broker.admin.create_topic(topic, partitions)
-    produce(broker.bootstrap, topic, 1_000 * partitions, partitions=partitions)
+    broker.fill(topic, 1_000 * partitions, partitions)
     return options(broker, topic)
 
 
@@ -66,9 +64,7 @@ def test_a_driver_behind_another_address(sealed: Sealed, topic: str, port: int) 
     for agent in application.driver.agents():
         peers = network.peers(agent.pid)
         assert (OUTSIDE, port) in peers and (network.host, port) not in peers
-    query.wait_for_no_lag()
-    query.stop()
-    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+    query.assert_exact(broker)
 
 
 @pytest.mark.timeout(600)
@@ -85,9 +81,8 @@ def test_executors_accept_no_connection(sealed: Sealed, topic: str) -> None:
     with Steady(broker.bootstrap, topic, partitions=4, rate=2_000, first=1_000):
         query.wait_for_status(lambda status: status["audit"]["records_from_agent"] > 0, "records from agents")
     status = query.wait_for_no_lag()
-    query.stop()
+    query.assert_exact(broker)
     assert status["refused"] == []
-    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
 
 
 @pytest.mark.timeout(600)
@@ -102,9 +97,7 @@ def test_a_stream_over_ipv6_behind_a_proxy(tmp_path: Path, topic: str) -> None:
             # A batch of which the agents have nothing yet is read without them: there is another one.
             with Steady(broker.bootstrap, topic, partitions=4, rate=2_000, first=1_000):
                 query.wait_for_status(lambda status: status["audit"]["records_from_agent"] > 0, "records from agents")
-            query.wait_for_no_lag()
-            query.stop()
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+            query.assert_exact(broker)
         assert not proxy.was_asked()
 
 
@@ -135,7 +128,5 @@ def test_an_executor_that_is_cut_off_from_kafka_holds_nobody_up(tmp_path: Path, 
                 assert "does not answer" in cut["cut_off"][0]["why"]
                 network.heal(port)
                 healed = query.wait_for_status(lambda now: not now["cut_off"] and whole(now, 3), "it to own some")
-            query.wait_for_no_lag()
-            query.stop()
+            query.assert_exact(broker)
         assert len(healed["rebalances"]) - len(cut["rebalances"]) <= 3
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()

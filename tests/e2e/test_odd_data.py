@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
 from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
-from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
+from tests.kit.produce import FLUSH_TIMEOUT_S, abort, producer, transact
 from tests.kit.streams import FORMS, Stream, options
 from tests.kit.tier import of_tier
 
@@ -38,8 +38,7 @@ def nulls_and_headers(broker: Broker, topic: str) -> None:
 
 def log_append_time(broker: Broker, topic: str) -> None:
     """Timestamps that the broker sets."""
-    broker.admin.create_topic(topic, 1, configs=LOG_APPEND_TIME)
-    produce(broker.bootstrap, topic, 20, timestamp_ms=1)
+    broker.fill(topic, 20, timestamp_ms=1, configs=LOG_APPEND_TIME)
 
 
 def compacted(broker: Broker, topic: str) -> None:
@@ -58,8 +57,7 @@ def compacted(broker: Broker, topic: str) -> None:
 
 def transactions(broker: Broker, topic: str) -> None:
     """Committed and aborted transactions, the aborted one last: the log ends with records that nobody sees."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10)
+    broker.fill(topic, 10)
     transact(broker.bootstrap, topic, 15, first=10, transactional_id=f"{topic}-1")
     abort(broker.bootstrap, topic, 30)
     transact(broker.bootstrap, topic, 5, first=25, transactional_id=f"{topic}-2")

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.jars import ROOT
-from tests.kit.produce import produce
 from tests.kit.streams import ASAP, Stream, options
 
 pytestmark = pytest.mark.thorough("each command of the page on call")
@@ -60,8 +59,7 @@ def asked(line: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(600)
 def test_each_sight_has_its_answer(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """All of them, each within a minute; status 0, but for the doctor, whose finding is an answer too."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    broker.fill(topic, RECORDS, PARTITIONS)
     words = {"/checkpoints/billing": str(checkpoint), "broker:9092": broker.bootstrap}
     words |= {"billing": topic, "orders": topic, "executor-3": "executor-driver"}
     assert questions().keys() == ANSWERS.keys()

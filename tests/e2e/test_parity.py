@@ -17,9 +17,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkcohort import offsets_behind_latest
-from tests.e2e.conftest import PASSWORD
 from tests.kit.broker import Broker
 from tests.kit.produce import place_of, produce
+from tests.kit.shared_brokers import PASSWORD
 from tests.kit.streams import ASAP, FORMS, Stream, error, options
 from tests.kit.waiting import hold_for, wait_until
 
@@ -54,8 +54,7 @@ class Hasty(Stepped):
 
 def filled(broker: Broker, topic: str, partitions: int, each: int, first: int = 0) -> str:
     """A topic with so many records in each partition."""
-    broker.admin.create_topic(topic, partitions)
-    produce(broker.bootstrap, topic, each * partitions, partitions=partitions, first=first)
+    broker.fill(topic, each * partitions, partitions, first=first)
     return topic
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sparkcohort import offsets_behind_latest
@@ -51,8 +50,7 @@ def test_without_a_listener_with_the_next_trigger(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
     """As documented."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10, partitions=1)
+    broker.fill(topic, 10)
     with Stream(spark, options(broker, topic), checkpoint, trigger=HOURLY) as run:
         run.wait_for_rows(10)
         progress(run)
@@ -61,43 +59,13 @@ def test_without_a_listener_with_the_next_trigger(
     assert sum(broker.admin.committed(topic).values()) == 10
 
 
-@pytest.mark.thorough("more groups and triggers of the listener")
-@pytest.mark.usefixtures("listener")
-def test_two_queries_of_the_same_offsets(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """One has committed the batch that the other is still at: only the group of the first follows."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10, partitions=1)
-    other = f"{topic}-other"
-    done, stuck = options(broker, topic), options(broker, topic, group__id=other)
-    gate = threading.Event()
-    stream = Stream(spark, stuck, tmp_path).load()
-
-    def keep_open(rows: DataFrame, number: int) -> None:
-        rows.collect()
-        gate.wait(60)
-
-    writer = stream.writeStream.foreachBatch(keep_open)
-    slow = writer.option("checkpointLocation", str(tmp_path / "stuck")).trigger(**HOURLY).start()
-    try:
-        with Stream(spark, done, tmp_path / "done", trigger=HOURLY) as quick:
-            quick.wait_for_rows(10)
-            wait_until(lambda: broker.admin.committed(topic).get((topic, 0)) == 10, SOON_S, "the first group")
-        assert broker.admin.committed(other).get((topic, 0), 0) == 0
-        gate.set()
-        wait_until(lambda: broker.admin.committed(other).get((topic, 0)) == 10, SOON_S, "the other group")
-    finally:
-        gate.set()
-        slow.stop()
-
-
 @pytest.mark.thorough("figures beside Spark's own source")
 @pytest.mark.usefixtures("listener")
 def test_offsets_behind_latest_as_sparks_own(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, port: int
 ) -> None:
     """The same three figures for the same batch; Prometheus has them, under the query's name."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
+    broker.fill(topic, 100, 2)
     produce(broker.bootstrap, topic, 60, partitions=1, first=100)
     limited = options(broker, topic, maxOffsetsPerTrigger=32)  # 22 of 110 and 10 of 50
     for form in FORMS[1:]:

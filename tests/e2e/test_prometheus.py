@@ -11,8 +11,8 @@ from tests.kit.alert_rules import recordings
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.grafana import interpolated, queries
-from tests.kit.produce import produce
 from tests.kit.prometheus import Prometheus, quick_rules
+from tests.kit.streams import options
 from tests.kit.waiting import wait_until
 from tools.dashboards.dashboard import dashboard, metric_names
 from tools.dashboards.panels import STATE_QUERY
@@ -43,16 +43,13 @@ def empty_panels(server: Prometheus) -> set[str]:
 @pytest.mark.timeout(600)
 def test_the_dashboard_is_red_and_the_alert_fires(broker: Broker, topic: str, port: int, tmp_path: Path) -> None:
     """No panel of a live query is empty; two scrapes after the driver's end its panels are red, and its alert fires."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    options |= {"startingOffsets": "earliest", "metrics.port": str(port)}
+    broker.fill(topic, RECORDS, PARTITIONS)
     target = f"127.0.0.1:{port}"
     with (
         Application(tmp_path / "app", master="local[2]") as app,
         Prometheus(tmp_path / "prometheus", [target], rules=[quick_rules(tmp_path)], scrape_s=SCRAPE_S) as server,
     ):
-        query = app.start("orders", options)
+        query = app.start("orders", options(broker, topic, metrics__port=port))
         query.wait_for_no_lag()
         wait_until(lambda: not empty_panels(server), 60, f"data in {empty_panels(server)}", every_s=1)
         state = interpolated(STATE_QUERY)

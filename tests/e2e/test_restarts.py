@@ -82,8 +82,7 @@ def test_killed_at_every_place_of_the_cycle(broker: Broker, topic: str, tmp_path
 
 def test_killed_between_sink_and_commit(broker: Broker, topic: str, tmp_path: Path) -> None:
     """What the dead driver wrote of a batch is written again, the same, and then the rest."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, PORTION * PARTITIONS, partitions=PARTITIONS)
+    broker.fill(topic, PORTION * PARTITIONS, PARTITIONS)
     source = options(broker, topic, maxOffsetsPerTrigger=LIMIT)
     arguments = {"options": source, "checkpoint": tmp_path / "checkpoint", "out": tmp_path / "out"}
     for dies, ends in (("sink 0", {0}), ("", {PORTION})):

@@ -16,10 +16,11 @@ import psutil
 import pytest
 from confluent_kafka import Consumer
 
+from tests.kit import streams
 from tests.kit.application import Application, Query
 from tests.kit.broker import Broker
 from tests.kit.ports import free_port
-from tests.kit.produce import Steady, produce
+from tests.kit.produce import Steady
 from tests.kit.prometheus import Prometheus, quick_rules
 from tests.kit.waiting import wait_until
 
@@ -37,11 +38,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
         yield running
 
 
-def options(broker: Broker, topic: str, port: int, **more: Any) -> dict[str, Any]:
+def options(broker: Broker, topic: str, port: int, **more: Any) -> dict[str, str]:
     """A query of this topic whose metrics are at this port."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic, "metrics.port": port}
-    given |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1_000}
-    return given | {name.replace("__", "."): value for name, value in more.items()}
+    given = {"metrics__port": port, "session__timeout__ms": SESSION_MS, "heartbeat__interval__ms": 1_000, **more}
+    return streams.options(broker, topic, **given)
 
 
 def prometheus(folder: Path, *ports: int) -> Prometheus:
@@ -72,15 +72,15 @@ def test_two_drivers_of_one_group(
 ) -> None:
     """The older one is gone before any scrape sees that it was fenced; the newer one counts it.  A restart is no fencing."""
     ports = [free_port(), free_port()]
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
+    broker.fill(topic, 100, 2)
     with prometheus(tmp_path, *ports) as server:
         older = application.start(topic, options(broker, topic, ports[0]))
         older.wait_for("batch", 0)
         wait_until(lambda: scraped(server, ports[0]), LIMIT_S, "a scrape of the older driver", every_s=1.0)
         assert "CohortFenced" not in server.firing()
         newer = other.start(topic, options(broker, topic, ports[1]))
-        assert "FENCED_INSTANCE_ID" in str(older.end())
+        error = str(older.end())
+        assert "FENCED_INSTANCE_ID" in error and f"in group {topic}" in error and "give each its own group.id" in error
         wait_for_alert(server, "CohortFenced")
         assert take_overs(newer) == {"handover": 0, "fencing": 1}
         newer.stop()
@@ -93,8 +93,7 @@ def test_two_drivers_of_one_group(
 def test_a_stranger_ends_the_query(application: Application, broker: Broker, topic: str, tmp_path: Path) -> None:
     """The query that counted it has ended; the alert fires all the same."""
     port = free_port()
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
+    broker.fill(topic, 100, 2)
     with prometheus(tmp_path, port) as server:
         # The session is the time in which the stranger ends the query: long enough for two scrapes.
         query = application.start(topic, options(broker, topic, port, session__timeout__ms=12_000))
@@ -102,7 +101,7 @@ def test_a_stranger_ends_the_query(application: Application, broker: Broker, top
         wait_until(lambda: scraped(server, port), LIMIT_S, "a scrape", every_s=1.0)
         assert "CohortForeignMember" not in server.firing()
         conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "partition.assignment.strategy": "range"}
-        stranger = Consumer(conf)
+        stranger = Consumer(conf | {"client.id": "the-stranger"})
         stranger.subscribe([topic])
 
         def ended() -> bool:
@@ -111,26 +110,10 @@ def test_a_stranger_ends_the_query(application: Application, broker: Broker, top
 
         wait_until(ended, LIMIT_S, "the end of the query")
         stranger.close()
+        error = str(query.end())
+        assert "client the-stranger (127.0.0.1)" in error and f"in group {topic}" in error
+        assert "stop that consumer, or give this query a group.id of its own" in error
         wait_for_alert(server, "CohortForeignMember")
-
-
-def test_an_assignor_that_fails_from_the_start(
-    application: Application, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """It has failed before the first scrape, and is asked no more: the counter begins above 0."""
-    assert application.faults is not None
-    port = free_port()
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
-    application.faults.arm("assignor", "SIGCONT")
-    try:
-        query = application.start(topic, options(broker, topic, port, partition__assignment__strategy="stairs,range"))
-        query.wait_for_status(lambda status: status["failed_rebalances"], "the assignor to fail")
-        with prometheus(tmp_path, port) as server:  # its first scrape
-            wait_for_alert(server, "CohortAssignorFails")
-    finally:
-        application.faults.disarm("assignor")
-    query.stop()
 
 
 def test_agents_that_die_and_freeze(application: Application, broker: Broker, topic: str, tmp_path: Path) -> None:

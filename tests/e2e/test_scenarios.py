@@ -64,8 +64,7 @@ def starts(topic: str) -> dict[str, dict[str, Any]]:
 
 def filled(broker: Broker, topic: str) -> str:
     """A topic of two partitions with old and young records."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 2 * OLD, partitions=2, timestamp_ms=NOW_MS - HOUR_MS)
+    broker.fill(topic, 2 * OLD, 2, timestamp_ms=NOW_MS - HOUR_MS)
     produce(broker.bootstrap, topic, 2 * YOUNG, partitions=2, first=OLD, timestamp_ms=NOW_MS)
     return topic
 
@@ -159,8 +158,7 @@ def test_what_is_empty(spark: SparkSession, broker: Broker, topic: str, tmp_path
             elif step == "no topic":
                 broker.admin.delete_topic(name)
             elif step == "another topic":
-                broker.admin.create_topic(f"{name}-b")
-                produce(broker.bootstrap, f"{name}-b", 5)
+                broker.fill(f"{name}-b", 5)
             rows = outcome(spark, broker, name, tmp_path, form, changes)
             assert not isinstance(rows, str), rows
             seen.append([row[2] for row in rows])
@@ -175,8 +173,7 @@ def test_what_is_empty(spark: SparkSession, broker: Broker, topic: str, tmp_path
 def test_a_source_that_has_nothing_new(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A union of ten records and a hundred, five a batch of each: batch for batch the same, also when one has run dry, and after a stop (SPARK-22956)."""
     for name, count in {"small": 10, "large": 100}.items():
-        broker.admin.create_topic(f"{topic}-{name}")
-        produce(broker.bootstrap, f"{topic}-{name}", count)
+        broker.fill(f"{topic}-{name}", count)
     for form in FORMS:
         small, large = (
             options(broker, f"{topic}-{name}", maxOffsetsPerTrigger=5, group__id=f"{topic}-{name}-{form}")
@@ -284,8 +281,7 @@ TAKEN: Final = {
 
 def test_the_same_whatever_is_asked(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Kafka's settings, options in capitals, a prefix of groups: all rows in both, stream and batch read."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 20, partitions=2)
+    broker.fill(topic, 20, 2)
     everything = [(number, offset) for number in range(2) for offset in range(10)]
     plain = options(broker, topic, maxOffsetsPerTrigger=6)
     asked = {
@@ -348,8 +344,7 @@ def test_continuous_is_refused(spark: SparkSession, broker: Broker, topic: str, 
 @pytest.mark.thorough("a plain run after an asynchronous one")
 def test_asynchronous_progress(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Logs that are written behind the query's back: all rows in both, and logs that a plain run goes on from."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 20, partitions=2)
+    broker.fill(topic, 20, 2)
     for form in FORMS:
         writer = Stream(spark, options(broker, topic), tmp_path, form=form).load().writeStream.format("memory")
         writer = writer.queryName(f"asynchronous_{form}").option("checkpointLocation", str(tmp_path / form))

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
 from tests.kit import delivery
 from tests.kit.broker import Broker
-from tests.kit.produce import produce
 from tests.kit.streams import FORMS, PLAIN_COLUMNS, Stream, options
 from tests.kit.tier import of_tier
 
@@ -51,8 +50,7 @@ class Acting(Stream):
 
 def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """isEmpty, count, limit, head, coalesce, union and a write in one foreachBatch all see the batch's rows."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    broker.fill(topic, RECORDS, PARTITIONS)
     seen = []
     for form in FORMS:
         source = options(broker, topic, maxOffsetsPerTrigger=PER_BATCH)

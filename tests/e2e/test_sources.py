@@ -46,8 +46,7 @@ def test_once_and_available_now(spark: SparkSession, broker: Broker, topic: str,
 def started(broker: Broker) -> str:
     """A topic of three partitions: 100 old records in each, then 60 an hour younger in the first two."""
     topic = "starts"
-    broker.admin.create_topic(topic, 3)
-    produce(broker.bootstrap, topic, 3 * OLD, partitions=3, timestamp_ms=BASE_MS)
+    broker.fill(topic, 3 * OLD, 3, timestamp_ms=BASE_MS)
     produce(broker.bootstrap, topic, 2 * YOUNG, partitions=2, first=OLD, timestamp_ms=BASE_MS + HOUR_MS)
     return topic
 
@@ -100,8 +99,7 @@ def test_assign_and_task_sizes(spark: SparkSession, broker: Broker, started: str
 def test_new_topics_and_partitions(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Topics that begin to match a pattern, and partitions added to a topic, are read from their beginnings."""
     first, second = f"{topic}-first", f"{topic}-second"
-    broker.admin.create_topic(first, 1)
-    produce(broker.bootstrap, first, 30)
+    broker.fill(first, 30)
     quick = {"metadata__max__age__ms": 300}
     by_pattern = options(
         broker, first, subscribe=None, subscribePattern=f"^{topic}-.*", group__id=f"{topic}-p", **quick
@@ -113,8 +111,7 @@ def test_new_topics_and_partitions(spark: SparkSession, broker: Broker, topic: s
     ):
         pattern.wait_for_rows(30)
         name.wait_for_rows(30)
-        broker.admin.create_topic(second, 2)
-        produce(broker.bootstrap, second, 40, partitions=2)
+        broker.fill(second, 40, 2)
         broker.admin.add_partitions(first, 3)
         produce(broker.bootstrap, first, 90, partitions=3, first=30)
         pattern.wait_for_rows(160)
@@ -127,8 +124,7 @@ def test_new_topics_and_partitions(spark: SparkSession, broker: Broker, topic: s
 def test_a_change_of_topics_is_one_rebalance(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """Partitions added, a topic created, a topic deleted: each is one generation, after which all and no other are owned."""
     first, second = f"{topic}-first", f"{topic}-second"
-    broker.admin.create_topic(first, 1)
-    produce(broker.bootstrap, first, 30)
+    broker.fill(first, 30)
     changes = {"subscribe": None, "subscribePattern": f"^{topic}-.*", "failOnDataLoss": "false", "group__id": topic}
     source = options(broker, first, metadata__max__age__ms=300, **changes)
     with Stream(spark, source, checkpoint, trigger=ASAP) as run:
@@ -158,8 +154,7 @@ def test_data_loss(spark: SparkSession, broker: Broker, topic: str, tmp_path: Pa
     """Records deleted before they were read fail the query by Spark's condition, or are passed over with false."""
     for form in FORMS:
         name, checkpoint = f"{topic}-{form}", tmp_path / form
-        broker.admin.create_topic(name, 2)
-        produce(broker.bootstrap, name, 200, partitions=2)
+        broker.fill(name, 200, 2)
         source = options(broker, name)
         run = Stream(spark, source, checkpoint, form=form).finish()
         produce(broker.bootstrap, name, 200, partitions=2, first=100)
@@ -182,12 +177,10 @@ def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_
     for form in FORMS:
         name, checkpoint = f"{topic}-{form}", tmp_path / form
         source = options(broker, name)
-        broker.admin.create_topic(name)
-        produce(broker.bootstrap, name, 100)
+        broker.fill(name, 100)
         run = Stream(spark, source, checkpoint, form=form).finish()
         broker.admin.delete_topic(name)
-        broker.admin.create_topic(name)
-        produce(broker.bootstrap, name, 160)
+        broker.fill(name, 160)
         if form == "cohort":
             message = Stream(spark, source, checkpoint, batches=run.batches).failure()
             assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in message

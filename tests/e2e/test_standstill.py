@@ -13,8 +13,7 @@ from tests.e2e.test_metrics import asked, scraped
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.produce import open_transaction, produce
-from tests.kit.streams import ASAP, Stream
-from tests.kit.streams import options as stream_options
+from tests.kit.streams import ASAP, Stream, options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.thorough("minutes of standing still")
@@ -27,13 +26,11 @@ def test_an_open_transaction_is_told_of(
     broker: Broker, topic: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With lag 0: beside the table and in it as JSON, as two figures, as one warning, until the transaction ends."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 20, partitions=2)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    options |= {"kafka.isolation.level": "read_committed", "startingOffsets": "earliest", "metrics.port": str(port)}
+    broker.fill(topic, 20, 2)
+    source = options(broker, topic, kafka__isolation__level="read_committed", metrics__port=port)
     monkeypatch.setenv("COHORT_HOME", str(tmp_path / "app" / "home"))
     with Application(tmp_path / "app", master="local[2]") as app:
-        query = app.start("orders", options)
+        query = app.start("orders", source)
         query.wait_for_no_lag()
         client = open_transaction(broker.bootstrap, topic, 10, 17, partition=1)
         produce(broker.bootstrap, topic, 6, partitions=2, first=10)
@@ -62,8 +59,7 @@ def test_the_batch_in_flight_is_told_of(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int
 ) -> None:
     """A sink that hangs before it reads, and after: the number, what is owed, and who is waited for; until it ends."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 20, partitions=2)
+    broker.fill(topic, 20, 2)
     read, end = threading.Event(), threading.Event()
 
     def write(batch: DataFrame, _number: int) -> None:
@@ -79,7 +75,7 @@ def test_the_batch_in_flight_is_told_of(
         found: dict[str, Any] = wait_until(told, LIMIT_S, "the batch")[0]["batch"]
         return found
 
-    source = Stream(spark, stream_options(broker, topic, metrics__port=port), checkpoint).load()
+    source = Stream(spark, options(broker, topic, metrics__port=port), checkpoint).load()
     writer = source.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint)).trigger(**ASAP)
     query = writer.start()
     try:

@@ -149,8 +149,7 @@ def test_progress_and_plan(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Progress has the same offsets and counts for the same batches; ``explain`` shows a plan, and no secret."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 300, partitions=2)
+    broker.fill(topic, 300, 2)
     told: dict[str, list[Any]] = {}
     for form in FORMS:
         ran = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=100), tmp_path / form, form=form).finish()

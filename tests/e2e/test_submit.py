@@ -20,7 +20,6 @@ from tests.kit import consumer_groups, delivery, processes
 from tests.kit.broker import Broker
 from tests.kit.jars import ROOT
 from tests.kit.pages import block
-from tests.kit.produce import produce
 from tests.kit.standalone import environment, standalone
 from tests.kit.waiting import wait_until
 
@@ -78,8 +77,7 @@ def test_the_documented_pipeline_runs_in_a_session(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same as it stands: every record once, lag 0 in the group."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 1_000, partitions=2)
+    broker.fill(topic, 1_000, 2)
     spark.sparkContext.addPyFile(str(archive(tmp_path)))
     monkeypatch.setattr(sys, "argv", ["pipeline.py", broker.bootstrap, topic, topic, str(tmp_path)])
     exec(pipeline(limit=300), {"__name__": "__main__"})  # noqa: S102
@@ -92,8 +90,7 @@ def test_the_documented_pipeline_runs_in_a_session(
 @pytest.mark.timeout(240)
 def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: str, tmp_path: Path) -> None:
     """PATH's python3 hasn't got Cohort, PYSPARK_PYTHON isn't set: run by the right Python it works, by the other it says so."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 100, partitions=1)
+    broker.fill(topic, 100)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     (tmp_path / "pipeline.py").write_text(block("pipeline"))
     env, run = environment(tmp_path, uuid.uuid4().hex), [str(tmp_path / "pipeline.py"), broker.bootstrap, topic, topic]
@@ -117,8 +114,7 @@ def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: s
 @pytest.mark.timeout(400)
 def test_the_documented_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
     """The pipeline, listener and assignor of the documents: every record once, lag 0 in the group, whole topics, no agent left."""
-    broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    broker.fill(topic, RECORDS, PARTITIONS)
     script, run = tmp_path / "pipeline.py", uuid.uuid4().hex
     script.write_text(pipeline())
     env = environment(tmp_path, run)

@@ -30,9 +30,9 @@ ROWS: Final = {
     "Java's `kafka.*` settings": "tests/unit/options/test_settings_table.py",
     "Java's bounds of numbers": "tests/unit/options/test_javas_settings.py",
     "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
-    "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_delegation_tokens.py",
+    "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_operators_settings.py",
     "`kafka.config.providers`": "tests/unit/options/test_kafka_settings.py",
-    "`spark.sql.kafka.disallowedOptions` (after Spark 4.2)": "tests/e2e/test_disallowed_options.py",
+    "`spark.sql.kafka.disallowedOptions` (after Spark 4.2)": "tests/e2e/test_operators_settings.py",
     "`partition.metadata.cache.ttl.ms` (after Spark 4.2)": "tests/unit/options/test_parse.py",
     "Java's regular expressions in `subscribePattern`": "tests/unit/options/test_topic_pattern.py",
     "Kerberos": "tests/unit/options/test_kafka_settings.py",
@@ -72,8 +72,7 @@ TIME: Final = 99_999_999_999_999
 def turns(broker: Broker) -> str:
     """A topic of two partitions with ten records each, beside another one."""
     for name, partitions in (("turns", 2), ("other-turns", 1)):
-        broker.admin.create_topic(name, partitions)
-        produce(broker.bootstrap, name, PER_PARTITION * partitions, partitions=partitions)
+        broker.fill(name, PER_PARTITION * partitions, partitions)
     return "turns"
 
 
@@ -253,8 +252,7 @@ def test_a_group_is_required(spark: SparkSession, broker: Broker, turns: str, tm
 @pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_a_limit_with_small_partitions(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Of eight partitions and a limit of three Spark's source reads more than three a batch, ours never does."""
-    broker.admin.create_topic(topic, 8)
-    produce(broker.bootstrap, topic, 40, partitions=8)
+    broker.fill(topic, 40, 8)
     for form in FORMS:
         stream = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=3), tmp_path / form, form=form).finish()
         sizes = [len(rows) for rows in stream.batches.values()]
@@ -266,8 +264,7 @@ def test_a_limit_with_small_partitions(spark: SparkSession, broker: Broker, topi
 @pytest.mark.parametrize("partitions", [12, 1])
 def test_tasks_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, partitions: int) -> None:
     """On two cores: twelve partitions are twelve tasks of Spark's source, fewer of ours; one is one, or pieces of it."""
-    broker.admin.create_topic(topic, partitions)
-    produce(broker.bootstrap, topic, 120, partitions=partitions)
+    broker.fill(topic, 120, partitions)
     for form in FORMS:
         found: list[tuple[int, list[tuple[int, int]]]] = []
 
@@ -344,8 +341,7 @@ def test_sources_of_one_query_start_where_each_says(
 @pytest.mark.thorough("a row of the page, beside Spark's own source")
 def test_two_actions_of_one_batch_read(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Both plan by the first action, not by load().  Each later one is planned anew by Spark's source alone: ours has the same rows, or none that are gone."""
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 2)
+    broker.fill(topic, 2)
     frames = {form: load(spark, broker, topic, form) for form in FORMS}
     produce(broker.bootstrap, topic, 3, first=2)
     assert {len(ordered(frame)) for frame in frames.values()} == {5}

@@ -6,9 +6,7 @@ Usage::
         query = app.start("orders", {"kafka.bootstrap.servers": ..., "subscribe": "orders", "group.id": "billing"})
         query.wait_for("batch", 3)
         query.wait_for_members(3)
-        query.wait_for_no_lag()
-        query.stop()
-        check(from_parquet(query.out), held(...)).assert_exact()
+        query.assert_exact(broker)
 """
 
 from __future__ import annotations
@@ -23,6 +21,8 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
+from tests.kit.broker import Cluster
+from tests.kit.delivery import check, from_parquet, held
 from tests.kit.faults import Faults
 from tests.kit.jars import ROOT
 from tests.kit.processes import kill_run
@@ -43,9 +43,10 @@ T = TypeVar("T")
 class Query:
     """One query of an application; ``out`` is where its sink writes, ``checkpoint`` Spark's checkpoint."""
 
-    def __init__(self, app: Application, name: str, group: str, out: Path, checkpoint: Path) -> None:
+    def __init__(self, app: Application, name: str, options: Mapping[str, Any], folder: Path) -> None:
         """Made by ``Application.start``."""
-        self.app, self.name, self.group, self.out, self.checkpoint = app, name, group, out, checkpoint
+        self.app, self.name, self.group, self.topic = app, name, str(options["group.id"]), str(options.get("subscribe"))
+        self.out, self.checkpoint = folder / "out", folder / "checkpoint"
 
     def allow(self, batch_id: int) -> None:
         """Open the gate for all batches up to this one."""
@@ -130,6 +131,12 @@ class Query:
         """Wait until everything that the brokers have is read, written and committed to Kafka."""
         return self.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), "no lag")
 
+    def assert_exact(self, cluster: Cluster) -> None:
+        """Let it read everything, stop it, and compare what its sink has with what the brokers hold of its topic."""
+        self.wait_for_no_lag()
+        self.stop()
+        check(from_parquet(self.out), held(cluster.bootstrap, [self.topic])).assert_exact()
+
 
 class Application:
     """A running Spark application; leaving the block ends it."""
@@ -179,16 +186,6 @@ class Application:
         fresh.rename(self._commands / f"{self._count}.json")
         self._count += 1
 
-    def scale(self, executors: int) -> None:
-        """Have so many executors, and wait until they are there."""
-
-        def there() -> bool:
-            # As dynamic allocation does it: asked again, since one that is replaced just then is not counted.
-            self.command(do="scale", executors=executors)
-            return len(self.driver.executors()) == executors
-
-        wait_until(there, LIMIT_S, f"{executors} executors", every_s=2.0)
-
     def start(
         self,
         name: str,
@@ -204,7 +201,7 @@ class Application:
         """
         folder = self.directory / name
         runs = 1 + sum(query.out == folder / "out" for query in self._queries)
-        query = Query(self, f"{name}.{runs}", str(options["group.id"]), folder / "out", folder / "checkpoint")
+        query = Query(self, f"{name}.{runs}", options, folder)
         query.out.mkdir(parents=True, exist_ok=True)
         query.allow(gate)
         self._queries.append(query)

@@ -3,8 +3,7 @@
 Usage::
 
     with Broker() as broker:                      # or the session fixture `broker`
-        broker.admin.create_topic("orders", partitions=12)
-        produce(broker.bootstrap, "orders", 10_000)
+        broker.fill("orders", 10_000, partitions=12)
         broker.pause(); broker.resume(); broker.stop(); broker.start()
 
     with Cluster(2) as cluster:                   # topics of one replica, spread over two brokers
@@ -50,6 +49,7 @@ from tests.kit.admin import Admin
 from tests.kit.class_archives import kept, quick
 from tests.kit.jars import class_path, java
 from tests.kit.processes import freeze
+from tests.kit.produce import produce
 from tests.kit.relay import Relay
 from tests.kit.waiting import wait_until
 
@@ -364,6 +364,13 @@ class Cluster:
         if self._admin is None:
             self._admin = Admin(self.bootstrap)
         return self._admin
+
+    def fill(
+        self, topic: str, records: int, partitions: int = 1, *, configs: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
+        """Create a topic with so many records in all; ``more`` as ``produce`` has it."""
+        self.admin.create_topic(topic, partitions, configs=configs)
+        produce(self.bootstrap, topic, records, partitions=partitions, **more)
 
     def node(self, node_id: int) -> Node:
         """The broker with this id, from 1."""

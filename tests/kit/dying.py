@@ -3,17 +3,14 @@
 The environment variable ``COHORT_TEST_DIES`` names the place and how many times it is passed before: ``"partitions 0"``.
 Places: ``pinned`` (an end is chosen, maybe the start itself), ``planned`` (one behind the start, not in the offset log), ``partitions``
 (in the offset log, nothing read), ``sink`` (written, not in the commit log), ``latestOffset`` (in the commit log, Kafka
-not told), ``commit`` (Spark says that its logs have a batch, Kafka not told), ``offsets`` and ``commits`` (a batch has just got
-into that log, by a thread that watches it: ``die_in_log``).
+not told).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -41,25 +38,6 @@ def die_at(place: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_in_log(checkpoint: Path) -> None:
-    """Watch the checkpoint's logs from a thread of the driver's script, and die as soon as another batch is in one."""
-    threading.Thread(target=_watch, args=(checkpoint,), daemon=True).start()
-
-
-def _watch(checkpoint: Path) -> None:
-    seen, nobody = {log: batches_in(checkpoint / log) for log in ("offsets", "commits")}, threading.Event()
-    while not nobody.wait(0.001):
-        for log, before in seen.items():
-            for batch_id in sorted(batches_in(checkpoint / log) - before):
-                before.add(batch_id)
-                die_at(log)
-
-
-def batches_in(log: Path) -> set[int]:
-    """The batches that an offset log or a commit log has."""
-    return {int(path.name) for path in log.iterdir() if path.name.isdigit()} if log.exists() else set()
-
-
 def _of_the_driver(process: psutil.Process) -> bool:
     """Whether a process above is the driver's (what started the driver has no such variable)."""
     try:
@@ -84,11 +62,6 @@ class DyingReader(CohortStreamReader):
         """Die before it."""
         die_at("partitions")
         return super().partitions(start, end)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Die before it."""
-        die_at("commit")
-        super().commit(end)
 
 
 class DyingSource(CohortSource):

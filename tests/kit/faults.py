@@ -37,10 +37,6 @@ class Faults:
         fresh.write_text(signal.Signals[what].name)
         fresh.rename(self._directory / place)
 
-    def disarm(self, place: str) -> None:
-        """Take a fault back."""
-        (self._directory / place).unlink(missing_ok=True)
-
     def struck(self, place: str, timeout_s: float) -> int:
         """The process id of the agent that was hit; waits for it."""
         found = wait_until(lambda: list(self._directory.glob(f"{place}.*")), timeout_s, f"an agent that fails {place}")

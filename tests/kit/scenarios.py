@@ -1,34 +1,20 @@
 """The scenarios of Spark's own Kafka suites, by their names there: what becomes of each, and which test shows it.
 
-``python -m tests.kit.pages`` makes docs/audit/scenarios.md of it, ``python -m tests.kit.scenarios table`` prints all of it.
+``python -m tests.kit.pages`` makes docs/audit/scenarios.md of it.
 ``make parity`` runs the tests that run both formats and compare them: all but those whose row says why it is on ours ``alone``.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 
-from tests.kit.spark_scenarios import DIFFERENT, REFUSED, SCENARIOS, Scenario
+from tests.kit.spark_scenarios import DIFFERENT, REFUSED, SCENARIOS
 
 
 def parity() -> list[str]:
     """The tests that run both formats, once each."""
     return sorted({row.test.partition("[")[0] for row in SCENARIOS if row.beside})
-
-
-def table() -> str:
-    """Every scenario by suite; those with one result, one reason and one test share a row."""
-    lines = ["| scenarios | result | why, or what to do | run by |", "|---|---|---|---|"]
-    for suite, rows in groupby(SCENARIOS, lambda row: row.suite):
-        alike: dict[tuple[str, str, str], list[str]] = {}
-        for row in rows:
-            alike.setdefault((row.result, row.words, _test_cell(row)), []).append(row.name)
-        lines.append(f"| **{suite}** | | | |")
-        lines += [f"| {'<br>'.join(names)} | {' | '.join(cells)} |" for cells, names in alike.items()]
-    return "\n".join(lines)
 
 
 def summary() -> str:
@@ -48,12 +34,5 @@ def summary() -> str:
     return "\n".join(lines)
 
 
-def _test_cell(row: Scenario) -> str:
-    """The test, without the id of its parameters: that stands in ``tests/kit``."""
-    path, _, name = row.test.partition("[")[0].partition("::")
-    shown = f"`{Path(path).stem}::{name}`" if name else f"`{Path(path).stem}`" if path else ""
-    return shown + (f", ours alone: {row.alone}" if row.alone else "")
-
-
 if __name__ == "__main__":
-    print(table() if sys.argv[1:] == ["table"] else "\n".join(parity()))  # noqa: T201  for readers, and for make parity
+    print("\n".join(parity()))  # noqa: T201  for make parity

@@ -17,7 +17,8 @@ from tests.kit.broker import Broker, Cluster, Port
 from tests.kit.brokerless import BrokerlessRelay
 from tests.kit.relay import Relay
 
-USERS = {"alice": "secret-of-alice"}
+PASSWORD = "secret-of-alice"
+USERS = {"alice": PASSWORD}
 """The user of PLAIN, who may do nothing until a test allows it."""
 SCRAM_USERS = {"b=o,b": "secret,of=bob"}
 """The user of SCRAM; ``admin.add_users`` adds others."""

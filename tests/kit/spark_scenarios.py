@@ -58,8 +58,8 @@ LEFT_OUT: Final = f"{E2E}test_batch_refusals.py::test_partitions_that_json_leave
 TWICE: Final = f"{SWITCH}::test_two_actions_of_one_batch_read"
 ODD: Final = f"{E2E}test_odd_data.py::test_rows_are_those_of_sparks_own_source"
 TASKS, BATCH_TASKS = f"{SCENE}::test_tasks_of_a_stream", f"{BATCH}::test_as_many_tasks_as_sparks_own_source"
-RETRIED: Final = f"{E2E}test_executors.py::test_executors_come_and_go_under_both_formats"
-DELEGATED, RENEWED = f"{E2E}test_delegation_tokens.py", f"{E2E}test_tokens.py::test_tokens_that_end_while_a_query_runs"
+RETRIED: Final = f"{E2E}test_executors.py::test_an_executor_is_killed_and_replaced"
+DELEGATED, RENEWED = f"{E2E}test_operators_settings.py", f"{E2E}test_tokens.py::test_tokens_that_end_while_a_query_runs"
 
 MICRO, RELATION, LOSS = "KafkaMicroBatchSourceSuite", "KafkaRelationSuite", "KafkaDontFailOnDataLossSuite"
 OPTIONS, READER, STRATEGY = "KafkaSourceProviderSuite", "KafkaOffsetReaderSuite", "ConsumerStrategySuite"
@@ -201,7 +201,7 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
     (STRATEGY, SAME, "", f"{SWITCH}::test_what_is_read[two topics]", "", ("SubscribeStrategy.assignedTopicPartitions must give back all assigned",)),
     (STRATEGY, SAME, "", f"{SWITCH}::test_what_is_read[a pattern of two topics]", "", ("SubscribePatternStrategy.assignedTopicPartitions must give back all assigned",)),
     (CONSUMER, NOT_APPLICABLE, INSIDE, "", "", ("SPARK-19886: Report error cause correctly in throwOnDataLoss",)),
-    (CONSUMER, SAME, "what a task that runs again gives is what was planned, once", RETRIED, "", ("new KafkaDataConsumer instance in case of Task retry",)),
+    (CONSUMER, SAME, "what a task that runs again gives is what was planned, once", RETRIED, "its cache of consumers is not here", ("new KafkaDataConsumer instance in case of Task retry",)),
     (CONSUMER, REFUSED, NO_TOKENS, DELEGATED, NO_LOGIN, ("same KafkaDataConsumer instance in case of same token",)),
     (CONSUMER, REFUSED, f"{NO_TOKENS} and renews them while the query runs", RENEWED, NO_OPTIONS, ("new KafkaDataConsumer instance in case of token renewal",)),
     (CONSUMER, SAME, "tasks that read one partition at once", BATCH_TASKS, "", (
@@ -214,7 +214,7 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
         "source evolution - add new source with named sources",
         "source evolution - reorder sources with named sources",
         "names preserved through union operations")),
-    (OPTIONS, SAME, "on every Spark, at load()", f"{E2E}test_disallowed_options.py", "Spark's own has it after 4.2", (
+    (OPTIONS, SAME, "on every Spark, at load()", f"{E2E}test_operators_settings.py", "Spark's own has it after 4.2", (
         "SPARK-59328: disallowed Kafka options are rejected on the source path",)),
     (REDACTED, SAME, "no secret in a log or an error", f"{REDACTION}::test_errors_of_options_are_whole_and_have_no_secret", ITS_OWN, (
         "redactParams should redact passwords from parameters", "redactParams should redact token password from parameters")),
