@@ -91,4 +91,4 @@ def mend(data: bytes) -> bytes:
     return made + left
 
 
-TARGET = Target("batches", check, list, mend=mend)
+TARGET = Target("batches", check, mend=mend)

@@ -39,4 +39,4 @@ def check(data: bytes) -> None:
         decode(decoders()[data[0] % len(COLUMNS)], data[1:])
 
 
-TARGET = Target("json", check, list, (b"null", b"true", b"\\u00e9", b"2020-01-01 00:00:00", b"1e-5"))
+TARGET = Target("json", check, words=(b"null", b"true", b"\\u00e9", b"2020-01-01 00:00:00", b"1e-5"))

@@ -1,14 +1,12 @@
-"""What comes from Kafka's brokers and is read in Python, as targets of ``targets``."""
+"""What comes from Kafka's brokers and is read in Python, as targets of ``targets``; what brokers say is in their corpora."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import socket
-import struct
 import time
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import suppress
 
 from sparkcohort.runtime.kafka import cluster_messages, handover, run_epoch, sasl
@@ -18,63 +16,16 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     address_error,
     fetch_answer,
     metadata_answer,
-    varint,
 )
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
 from sparkcohort.runtime.shell.options.connection_settings import Settings, TransportError
 from tests.kit.parts import Read, decoder
-from tests.kit.record_batches import CODECS, LOG_APPEND_TIME, Batch, Record, compressed, encoded, framed
+from tests.kit.record_batches import LOG_APPEND_TIME, Batch, compressed, framed
 from tests.kit.targets import Target
 
-ID = bytes(range(16))
-
-
-def _int(*numbers: int) -> bytes:
-    return struct.pack(f">{len(numbers)}i", *numbers)
-
-
-def _long(*numbers: int) -> bytes:
-    return struct.pack(f">{len(numbers)}q", *numbers)
-
-
 # --- answers --------------------------------------------------------------------------------------
-
-HEAD = b"\0\0\0\x09\0\0\0\0\0"  # the answer to request 9, no tags, no throttling
-NODES = b"\3" + _int(1) + b"\2h" + _int(9092) + b"\0\0" + _int(2) + b"\3h2" + _int(70_000) + b"\3r2\0"
-LEADERS = (
-    b"\3\0\0" + _int(0, 1, 7) + b"\2" + _int(1) + b"\2" + _int(1) + b"\1\0" + b"\0\5" + _int(1, -1, -1) + b"\0\0\0\0"
-)
-METADATA = HEAD + NODES + b"\0" + _int(1) + b"\2\0\0\2t" + ID + b"\0" + LEADERS + _int(-1) + b"\0\0"
-SHARE = (
-    _int(0)
-    + b"\0\0"
-    + _long(9, 8, 0)
-    + b"\2"
-    + _long(11, 5)
-    + b"\0"
-    + _int(-1)
-    + b"\5data\1\0\x0d"
-    + _int(4)
-    + _long(6)
-)
-FETCHED = (
-    HEAD
-    + b"\0\0"
-    + _int(5)
-    + b"\2"
-    + ID
-    + b"\3"
-    + SHARE
-    + _int(1)
-    + b"\0\1"
-    + _long(0, 0, 0)
-    + b"\0"
-    + _int(2)
-    + b"\0\0\0\0"
-)
-EPOCHS = HEAD + b"\2\2t\3\0\0" + _int(0, 4) + _long(60) + b"\0\0\1" + _int(1, -1) + _long(-1) + b"\0\0\0"
 
 
 def metadata(data: bytes) -> None:
@@ -113,29 +64,6 @@ LOGIN = Settings.parse(
         "sasl.password": "p",
     }
 )
-VERSIONS = [(1, 4, 13), (3, 0, 12), (17, 0, 1), (36, 0, 1)]
-
-
-def _framed(body: bytes) -> bytes:
-    return _int(len(body)) + body
-
-
-def logins() -> Iterator[bytes]:
-    """What brokers say to whoever connects: new ones, an old one, some that refuse."""
-    told = b"".join(struct.pack(">hhhx", *each) for each in VERSIONS)
-    new = _framed(_int(1) + b"\0\0" + varint(len(VERSIONS) + 1) + told + _int(0) + b"\0")
-    old = _framed(_int(1) + b"\0\x23") + _framed(
-        _int(2) + b"\0\0" + _int(4) + b"".join(struct.pack(">hhh", *each) for each in VERSIONS)
-    )
-    yield (
-        new
-        + _framed(_int(2) + b"\0\0" + _int(0))
-        + _framed(_int(3) + b"\0\0" + b"\xff\xff" + _int(3) + b"r=x" + _long(5))
-    )
-    yield new + _framed(_int(2) + b"\0\x21" + _int(2) + b"\0\1a\0\5PLAIN")
-    yield new + _framed(_int(2) + b"\0\0" + _int(0)) + _framed(_int(3) + b"\0\x3a" + b"\0\2no" + _int(0) + _long(0))
-    yield old
-    yield _framed(_int(1) + b"\0\7")
 
 
 def login(data: bytes) -> None:
@@ -210,6 +138,9 @@ def bearer(data: bytes) -> None:
 
 # --- what stands in commits -----------------------------------------------------------------------
 
+RUN = run_epoch.CommitMetadata(7, 7000, "id", "pin", "plan", "topic", "host")
+PARKED = handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", handover.RunName(7, "id"), "text")
+
 
 def run_records(data: bytes) -> None:
     """Any text is a record; what is written of one is read as it was, and is shorter than Kafka allows."""
@@ -230,7 +161,6 @@ def handovers(data: bytes) -> None:
 
 # --- records --------------------------------------------------------------------------------------
 
-RECORDS = (Record(0, 0, b"k", b"value"), Record(1, 5, None, b"x" * 200, ((b"h", b"v"),)), Record(3, -1, b"", None))
 LONG = 3 << 19
 LIMITS = ((1_000, 1 << 20, 1 << 20), (2, 100, 1), (1_000, 1 << 20, 64))
 
@@ -248,46 +178,15 @@ def batches(data: bytes) -> None:
     Read(framed(batch, body), 0, 8, limit=limit, nbytes=nbytes, by=decoder(window=window, largest=1 << 20))
 
 
-def batch_seeds() -> Iterator[bytes]:
-    """Every codec, compressed here and as it came, whole and cut."""
-    plain = b"".join(map(encoded, RECORDS))
-    for number in range(len(CODECS)):
-        for xerial in (0, 2):
-            yield bytes((1 | xerial, number)) + plain
-            yield bytes((33 | xerial, number)) + plain
-            packed = compressed(number, plain, xerial=bool(xerial))
-            yield from (
-                bytes((2, number)) + packed,
-                bytes((10, number)) + packed[:-3],
-                bytes((18, number)) + packed + packed,
-            )
-
-
-BY_CODECS = Target(
-    "codecs", batches, batch_seeds, (b"\x82SNAPPY\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b")
-)
+BY_CODECS = Target("codecs", batches, words=(b"\x82SNAPPY\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b"))
 TARGETS = (
-    Target("metadata", metadata, lambda: [METADATA]),
-    Target("fetched", fetched, lambda: [FETCHED]),
-    Target("epoch_ends", epoch_ends, lambda: [EPOCHS]),
-    Target("login", login, logins),
-    Target("frames", frames, lambda: [_framed(b"abc") + _framed(b"defgh" * 9) + _int(9)]),
-    Target(
-        "scram", scram, lambda: [CHALLENGE + b"\nv=" + SIGNED, b"e=no\n"], (SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")
-    ),
-    Target("bearer", bearer, lambda: [b"", b"\xffno"]),
-    Target(
-        "run_epoch",
-        run_records,
-        lambda: [run_epoch.encode(run_epoch.CommitMetadata(7, 7000, "id", "pin", "plan", "topic", "host")).encode()],
-    ),
-    Target(
-        "handover",
-        handovers,
-        lambda: [
-            handover.encode_handover(
-                handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", 7, "id", "text")
-            ).encode()
-        ],
-    ),
+    Target("metadata", metadata),
+    Target("fetched", fetched),
+    Target("epoch_ends", epoch_ends),
+    Target("login", login),
+    Target("frames", frames),
+    Target("scram", scram, words=(SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")),
+    Target("bearer", bearer),
+    Target("run_epoch", run_records, lambda: [run_epoch.encode(RUN).encode()]),
+    Target("handover", handovers, lambda: [handover.encode_handover(PARKED).encode()]),
 )

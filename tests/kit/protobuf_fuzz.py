@@ -97,4 +97,4 @@ def check(data: bytes) -> None:
         decode(decoders()[data[0] % len(decoders())], data[1:])
 
 
-TARGET = Target("protobuf", check, list)
+TARGET = Target("protobuf", check)

@@ -46,7 +46,8 @@ class Target:
 
     name: str
     check: Callable[[bytes], object]
-    seeds: Callable[[], Iterable[bytes]]
+    seeds: Callable[[], Iterable[bytes]] = list
+    """Inputs in the form that the code has now."""
     words: tuple[bytes, ...] = ()
     mend: Callable[[bytes], bytes] = bytes
     """What is like an input may need a checksum to get any further."""
