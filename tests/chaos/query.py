@@ -21,12 +21,11 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from tests.chaos import clock
 from tests.chaos.endings import DRIVER, QUERY, STOPPED
 from tests.kit import processes
-from tests.kit.application import HOME, SCRIPT
+from tests.kit.application import HOME, Application
 from tests.kit.ports import free_port
 from tests.kit.spark import Driver
 from tests.kit.waiting import wait_until
 
-READY_S: Final = 180.0
 EXECUTORS: Final = 5
 FIRST: Final = 3
 DAEMON: Final = "pyspark.daemon"
@@ -44,13 +43,12 @@ class QueryUnderTest:
     excused: Callable[[str, str], bool]
     """Whether an end is excused: whose, and its reason."""
     say: Callable[[str], None]
-    driver: Driver | None = None
+    application: Application | None = None
     applications: int = 0
     starts: int = 0
     unexcused: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._commands = 0
         self._seen = 0
         self.executors, self._scaled_at = FIRST, 0.0
         self._closing = threading.Event()
@@ -78,10 +76,7 @@ class QueryUnderTest:
 
     def _start_application(self) -> None:
         self.applications += 1
-        self._commands = self._seen = 0
-        directory = self.folder / f"application-{self.applications}"
-        commands = directory / "commands"
-        commands.mkdir(parents=True)
+        self._seen = 0
         conf = {
             "spark.driver.port": str(self.port),
             "spark.network.timeout": "20s",
@@ -91,17 +86,13 @@ class QueryUnderTest:
         conf |= {"spark.cores.max": str(EXECUTORS), "spark.sql.streaming.minBatchesToRetain": "1000000"}
         conf |= {f"spark.executorEnv.{name}": value for name, value in self.executors_clock.environment().items()}
         conf |= {"spark.deploy.maxExecutorRetries": "-1", "spark.rpc.askTimeout": "20s"}
-        self.driver = Driver(
-            SCRIPT,
-            directory,
-            {"commands": commands},
+        self.application = Application(
+            self.folder / f"application-{self.applications}",
             master=f"local-cluster[{EXECUTORS},1,768]",
             conf=conf,
             env={HOME: str(self.home), **self.driver_clock.environment()},
             zipped=True,
-        )
-        self.driver.start()
-        self.driver.wait_for("ready", READY_S)
+        ).__enter__()
         self.scale(self.executors)
         self._start_query()
 
@@ -120,17 +111,17 @@ class QueryUnderTest:
     def look(self) -> None:
         """Start again what has ended; remember an end that nothing excuses."""
         with self._lock:
-            if self.driver is None or self._closing.is_set():
+            if (driver := self.driver) is None or self._closing.is_set():
                 return
-            if self.driver.returncode is not None:
-                self._ended(DRIVER, f"the driver ended with {self.driver.returncode}: {self.driver.log_tail(800)}")
+            if driver.returncode is not None:
+                self._ended(DRIVER, f"the driver ended with {driver.returncode}: {driver.log_tail(800)}")
                 self._collect()
-                self.driver.__exit__(None, None, None)
+                driver.__exit__(None, None, None)
                 self._start_application()
                 return
             if time.monotonic() - self._scaled_at > AGAIN_S:
                 self.scale(self.executors)
-            ended = self.driver.events("ended")
+            ended = driver.events("ended")
             if len(ended) > self._seen:
                 fresh, self._seen = ended[self._seen :], len(ended)
                 for event in fresh:
@@ -150,29 +141,28 @@ class QueryUnderTest:
         """End it all; raises nothing that hides a verdict."""
         self._closing.set()
         with self._lock:
-            if self.driver is not None:
-                self._command(do="exit")
+            if self.application is not None:
                 with suppress(AssertionError):
-                    self.driver.end(90)
+                    self.application.__exit__(None, None, None)
                 self._collect()
-                self.driver.__exit__(None, None, None)
 
     def kill(self) -> None:
         """SIGKILL whatever is left of it."""
-        if self.driver is not None:
-            processes.kill_run(self.driver.run_id)
+        if (driver := self.driver) is not None:
+            processes.kill_run(driver.run_id)
         for disk in (self.checkpoint.parent, self.home):
             subprocess.run(["umount", "-l", str(disk)], capture_output=True, check=False)
 
     # --- what it is told ----------------------------------------------------------------------------
 
+    @property
+    def driver(self) -> Driver | None:
+        """The driver of the application at hand."""
+        return None if self.application is None else self.application.driver
+
     def _command(self, **said: Any) -> None:
-        assert self.driver is not None
-        folder = self.driver.directory / "commands"
-        fresh = folder / "new"
-        fresh.write_text(json.dumps(said))
-        fresh.rename(folder / f"{self._commands}.json")
-        self._commands += 1
+        assert self.application is not None
+        self.application.command(**said)
 
     def scale(self, executors: int) -> None:
         """Have so many executors; as dynamic allocation does, it is asked for again and again (``look``)."""
@@ -215,8 +205,8 @@ class QueryUnderTest:
 
     def kill_driver(self) -> None:
         """As when its machine dies."""
-        if self.driver is not None and self.driver.returncode is None:
-            self.driver.kill()
+        if (driver := self.driver) is not None and driver.returncode is None:
+            driver.kill()
 
     def status(self) -> dict[str, Any] | None:
         """The group as its coordinator sees it; None while there is none."""

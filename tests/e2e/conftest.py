@@ -2,6 +2,7 @@
 
 ``spark``       one session in this process for all tests that need no driver of their own
 ``application`` one driver process with three executors to kill, for all tests that need real ones; Spark's own source is there
+``other``       another application, on two cores
 ``listener``    tells the Kafka groups of all queries of that session which batches Spark has committed
 ``sparks_checkpoint_files``  the files of checkpoints written as Spark writes them by default
 ``checkpoint``  a folder for this test's checkpoint
@@ -77,6 +78,13 @@ def application(_application: Application) -> Iterator[Application]:
     """The shared application; what a test kills in it is replaced, a query that the test leaves is stopped."""
     yield _application
     _application.stop_all()
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """Another Spark application, with a driver of its own."""
+    with Application(tmp_path_factory.mktemp("other") / "app", master="local[2]") as running:
+        yield running
 
 
 @pytest.fixture

@@ -42,25 +42,10 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "ending offset can't be earliest for batch queries",
         "a batch read can't end at earliest; give latest, or JSON",
     ),
-    "latest of a partition": (
-        {"startingOffsets": at("spans", -1, 0, 0)},
-        "startingOffsets for spans-0 can't be latest",
-        "startingOffsets for spans-0: a batch read can't",
-    ),
-    "earliest of a partition": (
-        {"endingOffsets": at("spans", -2, 0, 0)},
-        "ending offset for spans-0 can't be earliest",
-        "endingOffsets for spans-0: a batch read can't",
-    ),
     "unresolved start offset greater than end offset": (
         {"startingOffsets": at("spans", 9, 0, 0), "endingOffsets": at("spans", 5, 1, 0)},
         "The specified start offset 9 is greater than the end offset 5",
         "startingOffsets has 9 for spans-0, and endingOffsets has 5",
-    ),
-    "times exchanged": (
-        {"startingTimestamp": LATER, "endingTimestamp": BASE_MS, "startingOffsetsByTimestampStrategy": "latest"},
-        "is greater than the",
-        f"startingTimestamp={LATER} is after endingTimestamp={BASE_MS}",
     ),
     "resolved start offset greater than end offset (with latest)": (
         {"startingOffsets": at("spans", 1000, 0, 0)},
@@ -82,11 +67,6 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "Partitions specified for Kafka timestamp based start offsets don't match what are assigned",
         "startingOffsetsByTimestamp leaves out spans-1, spans-2",
     ),
-    "ending times of some partitions": (
-        {"endingOffsetsByTimestamp": '{"spans":{"0":5}}'},
-        "Partitions specified for Kafka timestamp based end offsets don't match what are assigned",
-        "endingOffsetsByTimestamp leaves out spans-1, spans-2",
-    ),
     "an end that isn't there": (
         {"endingOffsets": at("spans", -1, -1, -1, 5)},
         "Specified: Set(spans-0, spans-1, spans-2, spans-3) Assigned: Set(spans-0, spans-1, spans-2)",
@@ -96,16 +76,6 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         {"subscribe": "nosuchtopic"},
         "UnknownTopicOrPartitionException",
         "option subscribe names topic nosuchtopic",
-    ),
-    "no subscription": (
-        {"subscribe": None},
-        "One of the following options must be specified",
-        "exactly one of the options subscribe, subscribePattern and assign",
-    ),
-    "minPartitions of none": (
-        {"minPartitions": 0},
-        "minPartitions must be positive",
-        "option minPartitions=0 is out of bounds",
     ),
     "an end behind the log's": (
         {"endingOffsets": at("spans", 300, -1, -1), "kafkaConsumer__pollTimeoutMs": 3000},

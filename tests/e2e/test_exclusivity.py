@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit.application import ALL, Application, Query
 from tests.kit.broker import Broker
+from tests.kit.command import process
 from tests.kit.produce import produce
 from tests.kit.streams import ASAP, Batches, Stream, options
 from tests.kit.waiting import wait_until
@@ -21,13 +19,6 @@ from tests.kit.waiting import wait_until
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 END_S = 90.0
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """Another Spark application, with a driver of its own."""
-    with Application(tmp_path_factory.mktemp("other") / "app", master="local[2]") as running:
-        yield running
 
 
 def test_a_second_reader_of_one_application_is_refused(
@@ -104,13 +95,6 @@ def delivered(*queries: Query) -> Counter[tuple[int, int]]:
     return Counter((row["partition"], row["offset"]) for row in rows)
 
 
-def handed_over(broker: Broker, group: str) -> subprocess.CompletedProcess[str]:
-    """``cohort handover``: the query ends."""
-    command = [sys.executable, "-P", "-m", "sparkcohort.cli.main", "handover", "--group", group]
-    command += ["--bootstrap-server", broker.bootstrap]
-    return subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
-
-
 def test_a_query_hands_over_by_the_command(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """It ends, and one with a new checkpoint goes on behind its last batch; each record once."""
     broker.admin.create_topic(topic, PARTITIONS)
@@ -121,7 +105,7 @@ def test_a_query_hands_over_by_the_command(spark: SparkSession, broker: Broker, 
         run = Stream(spark, given, tmp_path / str(turn), trigger=ASAP if turn == 1 else None).start()
         if turn == 1:
             run.wait_for_rows(100)
-            done = handed_over(broker, topic)
+            done = process("handover", "--group", topic, "--bootstrap-server", broker.bootstrap)
             assert done.returncode == 0, done.stderr
             assert "HANDED_OVER" in run.failure()
         run = run if turn == 1 else run.finish()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.kit import processes
+from tests.kit.agents import gone
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
@@ -37,7 +38,7 @@ def test_short_queries_leave_nothing(application: Application, broker: Broker, t
         assert len(_locks(application)) == 1
         query.allow(number)
         assert query.end() is None
-        wait_until(lambda: not _alive(runner), LIMIT_S, "the runner to be gone", every_s=0.01)  # noqa: B023
+        wait_until(lambda: gone(runner), LIMIT_S, "the runner to be gone", every_s=0.01)  # noqa: B023
         assert not file.exists()
         assert port not in _ports(application)
         assert _locks(application) == []
@@ -61,23 +62,10 @@ def _locks(application: Application) -> list[str]:
     return [name for name in processes.sockets() if name.startswith(ours)]
 
 
-def _alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 def _ports(application: Application) -> set[int]:
     """The TCP ports on which the application's processes listen."""
-    inodes = {inode for process in application.driver.processes() for inode in _socket_inodes(process.pid)}
-    rows = [line.split() for file in ("tcp", "tcp6") for line in Path("/proc/net", file).read_text().splitlines()[1:]]
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
-
-
-def _socket_inodes(pid: int) -> set[str]:
-    try:
-        targets = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    except OSError:  # it has ended
-        return set()
-    return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}
+    found: set[int] = set()
+    for process in application.driver.processes():
+        with suppress(psutil.Error):  # it has ended
+            found |= {each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+    return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import socket
-import subprocess
-import sys
 import urllib.request
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +17,7 @@ from pyspark.sql import SparkSession
 from sparkcohort.runtime.shell.driver.metric_specs import METRICS
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
+from tests.kit.command import process
 from tests.kit.streams import ASAP, Stream, options
 from tests.kit.waiting import wait_until
 
@@ -29,10 +28,7 @@ LIMIT_S = 200
 
 def asked(command: str, group: str, *flags: str) -> tuple[int, list[dict[str, Any]], str]:
     """Status, rows and errors of ``cohort COMMAND --output json``."""
-    program = [sys.executable, "-m", "sparkcohort.cli.main", command, "--group", group]
-    done = subprocess.run(
-        [*program, "--output", "json", *flags], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = process(command, "--group", group, "--output", "json", *flags)
     return done.returncode, json.loads(done.stdout or "[]"), done.stderr
 
 

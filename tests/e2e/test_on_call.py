@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,13 @@ from pyspark.sql import SparkSession
 
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
+from tests.kit.command import process
 from tests.kit.jars import ROOT
 from tests.kit.streams import ASAP, Stream, options
 
 pytestmark = pytest.mark.thorough("each command of the page on call")
 
-PARTITIONS, RECORDS, WITHIN_S = 4, 2_000, 60
+PARTITIONS, RECORDS = 4, 2_000
 ROW = re.compile(r"^\| ([^|`]+) \| `((?:cohort|kafka-consumer-groups) [^`]+)` \| ", re.MULTILINE)
 ANSWERS = {
     "lag grows": r"AGE +TREND",
@@ -52,8 +52,7 @@ def asked(line: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
     if line.startswith("kafka-"):
         _, _, bootstrap, *arguments = shlex.split(line)
         return subprocess.CompletedProcess(line, 0, consumer_groups.run(bootstrap, *arguments), "")
-    command = [sys.executable, "-m", "sparkcohort.cli.main", *shlex.split(line)[1:]]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    return process(*shlex.split(line)[1:])
 
 
 @pytest.mark.timeout(600)

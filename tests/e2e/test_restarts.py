@@ -20,6 +20,7 @@ from tests.kit.streams import options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
+SCRIPT = Path(__file__).parent / "drivers" / "restarts.py"
 PARTITIONS, PORTION = 3, 60  # records to each partition between two runs
 LIFE_S = 200.0
 LIMIT = 90  # per batch, so a partition gets 30
@@ -27,7 +28,7 @@ LIMIT = 90  # per batch, so a partition gets 30
 
 def run(directory: Path, arguments: Mapping[str, Any], master: str, dies: str) -> None:
     """One life of the driver, to its end at the place given; no process of it is left then."""
-    with Driver("drivers/restarts.py", directory, arguments, master=master, env={DIES: dies}) as driver:
+    with Driver(SCRIPT, directory, arguments, master=master, env={DIES: dies}) as driver:
         ended = driver.end(LIFE_S)
         assert ended == (-signal.SIGKILL if dies else 0), driver.log_tail()
     assert [what for what in driver.left if what.startswith("pid")] == []

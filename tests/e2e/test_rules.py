@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,6 @@ pytestmark = [pytest.mark.thorough("needs a Prometheus server"), pytest.mark.tim
 SCRAPE_S = 5
 LIMIT_S = 240.0
 SESSION_MS = 6_000
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """Another Spark application, with a driver of its own."""
-    with Application(tmp_path_factory.mktemp("other") / "app", master="local[2]") as running:
-        yield running
 
 
 def options(broker: Broker, topic: str, port: int, **more: Any) -> dict[str, str]:

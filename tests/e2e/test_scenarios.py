@@ -118,29 +118,6 @@ def test_where_streams_start(
     assert found == {form: [first, sorted(later)] for form in FORMS}
 
 
-NEVER: Final = {
-    "cohort": "no record at or after the starting timestamp in",
-    "kafka": "No offset matched from request of topic-partition",
-}
-
-
-@pytest.mark.thorough("all of kinds, strategies and names; tests/shell has each")
-@pytest.mark.parametrize("kind", ["subscribe", "pattern"])
-@pytest.mark.parametrize("strategy", ["error", "latest"])
-@pytest.mark.parametrize("name", ["startingOffsetsByTimestamp", "startingTimestamp"])
-def test_times_that_nothing_is_as_young_as(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, kind: str, strategy: str, name: str
-) -> None:
-    """An error in both, or nothing in both, by the strategy."""
-    filled(broker, topic)
-    never = 2**42
-    when = {name: each(topic, never) if name == "startingOffsetsByTimestamp" else never, "startingOffsets": None}
-    changes = subscriptions(topic)[kind] | when | {"startingOffsetsByTimestampStrategy": strategy}
-    for form in FORMS:
-        found = outcome(spark, broker, topic, tmp_path, form, changes)
-        assert_outcome(found, NEVER[form] if strategy == "error" else 0)
-
-
 @pytest.mark.thorough("topics that come and go between four runs")
 def test_what_is_empty(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A topic without a record, one empty partition among filled ones, no topic any more, another one: the same rows and offset logs.

@@ -16,7 +16,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kit import consumer_groups, delivery, processes
+from tests.kit import consumer_groups, delivery, processes, tokens
 from tests.kit.broker import Broker
 from tests.kit.jars import ROOT
 from tests.kit.pages import block
@@ -42,11 +42,12 @@ def pipeline(limit: int = RECORDS // 25) -> str:
 
 
 def archive(directory: Path) -> Path:
-    """The guides' listener and assignor as modules in a zip file, which PySpark's workers of data sources don't look into."""
+    """The guides' listener and assignor, and a provider of tokens, in a zip file, which PySpark's workers of data sources don't look into."""
     path = directory / "users.zip"
     with zipfile.ZipFile(path, "w") as archived:
         archived.writestr("audit.py", block("listener"))
         archived.writestr("whole_topics.py", block("assignor"))
+        archived.write(tokens.__file__, "shipped_tokens.py")
     return path
 
 
@@ -112,36 +113,38 @@ def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: s
 
 @pytest.mark.thorough("spark-submit to a standalone cluster")
 @pytest.mark.timeout(400)
-def test_the_documented_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The pipeline, listener and assignor of the documents: every record once, lag 0 in the group, whole topics, no agent left."""
-    broker.fill(topic, RECORDS, PARTITIONS)
-    script, run = tmp_path / "pipeline.py", uuid.uuid4().hex
-    script.write_text(pipeline())
+def test_the_documented_pipeline_runs_through_spark_submit(guarded: Broker, topic: str, tmp_path: Path) -> None:
+    """The pipeline, listener and assignor of the documents, with tokens of a provider: every record once, lag 0, whole topics, no agent left.
+
+    The driver's processes and both executors find what --py-files ships, and no log has a token.
+    """
+    guarded.fill(topic, RECORDS, PARTITIONS)
+    guarded.admin.allow("alice", "topic", topic, "read", "describe")
+    guarded.admin.allow("alice", "group", GROUP, "read", "describe")
+    run, desk = uuid.uuid4().hex, tokens.Desk(tmp_path, lifetime_s=8)
+    address = guarded.at["SASL_PLAINTEXT"]
+    login = tokens.token_options(address, desk, "shipped_tokens:unsecured")
+    lines = "".join(f'    .option("{name}", "{value}")\n' for name, value in login.items() if "bootstrap" not in name)
+    (tmp_path / "pipeline.py").write_text(pipeline().replace(LOAD, lines + LOAD))
     env = environment(tmp_path, run)
     try:
         with standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master:
             command = [str(ROOT / "conf" / "submit.sh"), "--conf", "spark.ui.enabled=false"]
-            command += [
-                "--py-files",
-                str(archive(tmp_path)),
-                str(script),
-                broker.bootstrap,
-                topic,
-                GROUP,
-                str(tmp_path),
-            ]
-            submit(command, {**env, "MASTER": master}, tmp_path / "driver.log")
+            command += ["--py-files", str(archive(tmp_path)), str(tmp_path / "pipeline.py")]
+            submit([*command, address, topic, GROUP, str(tmp_path)], {**env, "MASTER": master}, tmp_path / "driver.log")
             wait_until(lambda: not agents(run), 15, "the end of the agents")
             executors = sorted(path.name for path in tmp_path.glob("work-*/app-*/*") if path.is_dir())
         assert executors == ["0", "1"], "one executor on each worker"
         told = heard(tmp_path)
         assert told, "some listener was told"
         assert told == [list(range(PARTITIONS))] * len(told), "the topic was somebody's as a whole, whoever had it"
-        delivery.check(
-            delivery.from_pipeline(tmp_path / "orders"), delivery.held(broker.bootstrap, [topic])
-        ).assert_exact()
-        rows = consumer_groups.describe(broker.bootstrap, GROUP)
+        delivered = delivery.from_pipeline(tmp_path / "orders")
+        delivery.check(delivered, delivery.held(guarded.bootstrap, [topic])).assert_exact()
+        rows = consumer_groups.describe(guarded.bootstrap, GROUP)
         assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]
+        assert len({pid for pid, _, _ in desk.calls()}) >= 3
+        logs = [*tmp_path.glob("*.log"), *tmp_path.glob("work-*/app-*/*/stderr")]
+        assert [path.name for path in logs if "eyJ" in path.read_text(errors="replace")] == []
         wait_until(lambda: not processes.marked(run), 15, "the end of every process of the run")
     finally:
         processes.kill_run(run)

@@ -6,7 +6,6 @@ or the path of another. ``tests/unit/house/test_switching_rows.py`` compares it 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,27 +106,12 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], int | str, int | str]]] = {
         "UnknownTopicOrPartitionException",
         "option assign names topic nosuch",
     ),
-    "a topic that is not there": (
-        {"subscribe": "turns,nosuch"},
-        "UnknownTopicOrPartitionException",
-        "option subscribe names topic nosuch",
-    ),
     "endingOffsets": (
         {"endingOffsets": "latest"},
         "ending offset not valid in streaming queries",
         "option endingOffsets is not supported in a stream",
     ),
-    "endingOffsetsByTimestamp": (
-        {"endingOffsetsByTimestamp": '{"turns":{"0":1,"1":1}}'},
-        "ending timestamp not valid in streaming queries",
-        "option endingOffsetsByTimestamp is not supported in a stream",
-    ),
     "no partition named": ({"startingOffsets": "{}"}, ALL_PARTITIONS, "option startingOffsets names no partition"),
-    "a topic without partitions": (
-        {"startingOffsets": '{"turns":{}}'},
-        ALL_PARTITIONS,
-        "option startingOffsets names no partition",
-    ),
     "a partition too many": (
         {"startingOffsets": '{"turns":{"0":-2,"1":-2,"9":-2}}'},
         ALL_PARTITIONS,
@@ -168,16 +152,6 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], int | str, int | str]]] = {
         {"subscribe": None, "assign": ""},
         "No topicpartitions to assign",
         "option assign is not JSON",
-    ),
-    "minPartitions": (
-        {"minPartitions": 0},
-        "minPartitions must be positive",
-        "option minPartitions=0 is out of bounds",
-    ),
-    "maxRecordsPerPartition": (
-        {"maxRecordsPerPartition": -5},
-        "maxrecordsperpartition must be positive",
-        "option maxRecordsPerPartition=-5 is out of bounds",
     ),
     "a word for a boolean": ({"includeHeaders": "yes"}, 'For input string: "yes"', "option includeHeaders='yes'"),
 }
@@ -323,19 +297,6 @@ def test_a_self_join_of_two_loads(spark: SparkSession, broker: Broker, turns: st
             assert sorted(ours.rows) == expected
     for name in ("left", "right"):
         assert broker.admin.committed(f"switching-{name}") == {(turns, number): PER_PARTITION for number in range(2)}
-
-
-@pytest.mark.thorough("a row of the page, beside Spark's own source")
-def test_sources_of_one_query_start_where_each_says(
-    spark: SparkSession, broker: Broker, turns: str, tmp_path: Path
-) -> None:
-    """startingOffsets of one source of a union is its own."""
-    for form in FORMS:
-        first = options(broker, turns, group__id=f"switching-union-{form}")
-        start = json.dumps({"other-turns": {"0": 7}})
-        later = options(broker, "other-turns", group__id=f"switching-later-{form}", startingOffsets=start)
-        found = together(spark, {"first": first, "later": later}, tmp_path / form, form)
-        assert (len(found["first"]), [offset for _, _, offset in found["later"]]) == (2 * PER_PARTITION, [7, 8, 9])
 
 
 @pytest.mark.thorough("a row of the page, beside Spark's own source")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
 import zipfile
 from pathlib import Path
@@ -11,13 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.kit import delivery, processes, tokens
+from tests.kit import delivery, tokens
 from tests.kit.batch_reads import load
 from tests.kit.broker import Broker
-from tests.kit.jars import ROOT
-from tests.kit.pages import block
-from tests.kit.produce import Steady, produce
-from tests.kit.standalone import environment, standalone
+from tests.kit.produce import Steady
 from tests.kit.streams import ASAP, Stream, options
 from tests.kit.tokens import Desk
 from tests.kit.waiting import wait_until
@@ -104,33 +100,3 @@ def test_no_token_to_be_had(
     login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, "os.path:join")
     with pytest.raises(PySparkException, match=r"provider=os\.path:join raised TypeError"):
         load(spark, guarded, topic, **login).count()
-
-
-@pytest.mark.thorough("spark-submit to a standalone cluster")
-@pytest.mark.timeout(300)
-def test_a_provider_that_spark_submit_ships(guarded: Broker, topic: str, desk: Desk, tmp_path: Path) -> None:
-    """With --py-files to a standalone cluster: the driver's processes and both executors find it, and all is read once."""
-    produce(guarded.bootstrap, topic, 20_000, partitions=PARTITIONS)
-    login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, PROVIDER)
-    lines = "".join(f'    .option("{name}", "{value}")\n' for name, value in login.items() if "bootstrap" not in name)
-    more = lines + '    .option("maxOffsetsPerTrigger", 1000)\n'
-    (tmp_path / "pipeline.py").write_text(block("pipeline").replace("    .load()\n", more + "    .load()\n"))
-    run = uuid.uuid4().hex
-    env = environment(tmp_path, run)
-    with standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master:
-        command = [str(ROOT / "conf" / "submit.sh"), "--conf", "spark.ui.enabled=false"]
-        command += ["--py-files", archive(tmp_path), str(tmp_path / "pipeline.py")]
-        command += [guarded.at["SASL_PLAINTEXT"], topic, topic, str(tmp_path)]
-        with (tmp_path / "driver.log").open("wb") as log:
-            done = subprocess.run(
-                command, env={**env, "MASTER": master}, stdout=log, stderr=log, timeout=180, check=False
-            )
-        assert done.returncode == 0, (tmp_path / "driver.log").read_text(errors="replace")[-4000:]
-        agent, marked = "sparkcohort.runtime.shell.agent.agent", processes.marked(run)
-        wait_until(lambda: not processes.matching(agent, marked), 15, "the end of the agents")
-    delivery.check(
-        delivery.from_pipeline(tmp_path / "orders"), delivery.held(guarded.bootstrap, [topic])
-    ).assert_exact()
-    assert len({pid for pid, _, _ in desk.calls()}) >= 3
-    logs = [*tmp_path.glob("*.log"), *tmp_path.glob("work-*/app-*/*/stderr")]
-    assert [path.name for path in logs if "eyJ" in path.read_text(errors="replace")] == []

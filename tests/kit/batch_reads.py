@@ -11,12 +11,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.kit.broker import Cluster
+from tests.kit.streams import error
 
 
 def load(
@@ -43,11 +41,9 @@ def ordered(frame: DataFrame) -> list[Row]:
     return sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
 
 
-def told(frame_or_error: Any) -> str:
-    """The error with which a read ends, which may come from the JVM as it is."""
-    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
-        frame_or_error().collect()
-    return str(caught.value)
+def told(read: Any) -> str:
+    """The error with which a read ends."""
+    return error(lambda: read().collect())
 
 
 def at(topic: str, *numbers: int) -> str:

@@ -40,11 +40,11 @@ class Row:
     client_id: str | None
 
 
-def run(bootstrap: str, *arguments: str, timeout_s: float = 60) -> str:
-    """Run the tool with ``arguments`` and return what it prints; raises RuntimeError when it fails or reports an error."""
-    command = [java(), *quick("broker"), *OPTIONS, "-cp", class_path("broker", "tools"), COMMAND]
+def run(bootstrap: str, *arguments: str, program: str = COMMAND) -> str:
+    """Run the tool, or another of Kafka's, and return what it prints; raises RuntimeError when it fails or reports an error."""
+    command = [java(), *quick("broker"), *OPTIONS, "-cp", class_path("broker", "tools"), program]
     command += ["--bootstrap-server", bootstrap, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0 or done.stdout.lstrip().startswith("Error"):
         raise RuntimeError(f"{' '.join(arguments)}: {done.stdout}{done.stderr}")
     return done.stdout

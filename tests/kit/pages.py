@@ -9,7 +9,7 @@ import io
 import json
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,10 +46,14 @@ def pages() -> list[Path]:
     return [*PAGES, *sorted(DOCS.rglob("*.md"))]
 
 
+def table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown; the cells of the head stand between bars."""
+    return "\n".join([f"| {head} |", "|---" * len(head.split("|")) + "|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 def options_table() -> str:
     """Every option of the source; one of keys shares the row of its twin of values."""
-    rows = [f"| {_names(option)} | {_meaning(option)} |" for option in OPTIONS]
-    return "\n".join(["| option = default | meaning |", "|---|---|", *rows])
+    return table("option = default | meaning", ((_names(option), _meaning(option)) for option in OPTIONS))
 
 
 def _names(option: Option) -> str:
@@ -62,26 +66,19 @@ def _names(option: Option) -> str:
 
 def metrics_table() -> str:
     """Every metric of the endpoint with its labels, a row each."""
-    rows = [f"| `{spec.name}{_labels(spec.labels)}` | {spec.help} |" for spec in METRICS]
-    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
-
-
-def _labels(names: tuple[str, ...]) -> str:
-    return f"{{{','.join(names)}}}" if names else ""
+    labels = {spec: f"{{{','.join(spec.labels)}}}" if spec.labels else "" for spec in METRICS}
+    return table("metric | meaning", ((f"`{spec.name}{labels[spec]}`", spec.help) for spec in METRICS))
 
 
 def alerts_table() -> str:
     """Every alert, a row each, with the way to its paragraph."""
-    rows = [
-        f"| [{alert.name}](on-call.md#{alert.name.lower()}) | {alert.severity} | {alert.wait} |" for alert in alerts()
-    ]
-    return "\n".join(["| alert | severity | after |", "|---|---|---|", *rows])
+    rows = ((f"[{each.name}](on-call.md#{each.name.lower()})", each.severity, each.wait) for each in alerts())
+    return table("alert | severity | after", rows)
 
 
 def recordings_table() -> str:
     """Every recording rule, a row each."""
-    rows = [f"| `{each.name}` | {each.meaning} |" for each in recordings()]
-    return "\n".join(["| recorded as | meaning |", "|---|---|", *rows])
+    return table("recorded as | meaning", ((f"`{each.name}`", each.meaning) for each in recordings()))
 
 
 def codes_list() -> str:
@@ -122,12 +119,8 @@ def state_diagram() -> str:
 
 def request_table() -> str:
     """What the group makes of each input in each state."""
-    head = f"| | {' | '.join(GroupState)} |"
-    rule = "|---" * (len(GroupState) + 1) + "|"
-    rows = [
-        f"| {met.value} | {' | '.join(_request_cell(TABLE[state][met]) for state in GroupState)} |" for met in Input
-    ]
-    return "\n".join([head, rule, *rows])
+    rows = ([met.value, *(_request_cell(TABLE[state][met]) for state in GroupState)] for met in Input)
+    return table(f"| {' | '.join(GroupState)}", rows)
 
 
 def _request_cell(row: Row) -> str:
@@ -145,8 +138,8 @@ def _number(name: str) -> int:
 
 def differences_table() -> str:
     """Where the group answers otherwise than Kafka's."""
-    rows = [f"| {_number(name)} | {' | '.join(difference[:2])} |" for name, difference in DIFFERENCES.items()]
-    return "\n".join(["| | Kafka | here |", "|---|---|---|", *rows])
+    rows = ((str(_number(name)), *difference[:2]) for name, difference in DIFFERENCES.items())
+    return table("| Kafka | here", rows)
 
 
 def section(text: str, name: str) -> str:

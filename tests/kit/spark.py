@@ -2,19 +2,18 @@
 
 Usage::
 
-    with Driver("drivers/copy.py", tmp_path / "first", {"topic": "orders"}, master="local-cluster[3,1,1024]") as driver:
+    with Driver(FOLDER / "copy.py", tmp_path / "first", {"topic": "orders"}, master="local-cluster[3,1,1024]") as driver:
         driver.wait_for("running", 60)                # what the script told with tests.kit.driver.report
         os.kill(driver.executors()[0].pid, signal.SIGKILL)
         driver.wait(180)                              # its end; raises with the log's end when it failed
     # leaving the block kills whatever of it still runs
     assert driver.leftovers() == []
 
-``script`` is a path, relative to the folder of the test that calls or absolute.  Logs: ``driver.log()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
+Logs: ``driver.log()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -69,7 +68,7 @@ class Driver:
 
     def __init__(
         self,
-        script: str | Path,
+        script: Path,
         directory: Path,
         arguments: Mapping[str, Any] | None = None,
         *,
@@ -78,16 +77,15 @@ class Driver:
         env: Mapping[str, str] | None = None,
         kafka: bool = False,
         zipped: bool = False,
-        submit: Sequence[str] = (),
     ) -> None:
         """Nothing runs before ``start`` or the ``with`` block.
 
         ``env`` is added to this process's environment; ``zipped``: all Pythons take PySpark from Spark's archives, as
-        with spark-submit; ``submit`` is a command put before the interpreter (as ``["ip", "netns", "exec", name]``).
+        with spark-submit.
         """
         self.run_id = uuid.uuid4().hex
         self.directory = directory
-        self._script = script if Path(script).is_absolute() else _caller_folder() / script
+        self._script = script
         self._settings = QUIET | _memory(master) | {"spark.master": master} | dict(conf or {})
         # Executors' folders, in the place that all runs share, are named after the application.
         self._settings["spark.deploy.appIdPattern"] = f"app-{self.run_id}-%s-%04d"
@@ -95,7 +93,6 @@ class Driver:
             self._settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark-kafka"))
         self._arguments = dict(arguments or {})
         self._extra_env = dict(env or {})
-        self._submit = list(submit)
         self._zipped = zipped
         self._told: list[dict[str, Any]] = []  # the events so far, up to byte _read of their file
         self._read, self._reading = 0, threading.Lock()
@@ -108,7 +105,7 @@ class Driver:
         """Start the script."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._sockets_before = processes.sockets()
-        command = [*self._submit, sys.executable, "-P", str(self._script)]
+        command = [sys.executable, "-P", str(self._script)]
         with (self.directory / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=self._environment()
@@ -263,13 +260,6 @@ class Driver:
         except AssertionError:
             return self.leftovers()
         return []
-
-
-def _caller_folder() -> Path:
-    for frame in inspect.stack()[1:]:
-        if frame.filename != __file__:
-            return Path(frame.filename).parent
-    return Path.cwd()
 
 
 def _memory(master: str) -> dict[str, str]:

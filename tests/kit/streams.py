@@ -25,6 +25,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -280,8 +281,8 @@ def assert_outcome(found: Places | str, expected: int | str) -> None:
 
 
 def error(run: Callable[[], Any]) -> str:
-    """The error of a query or a read, in whole."""
-    with pytest.raises(PySparkException) as caught:
+    """The error of a query or a read, in whole; it may come from the JVM as it is."""
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         run()
     return str(caught.value)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +22,9 @@ from sparkcohort.runtime.shell.kafka.fetch.events import EndOfLog, Event, Partit
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.record_source import RecordSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
+from tests.kit import consumer_groups
 from tests.kit.broker import Cluster
 from tests.kit.buffered import buffered
-from tests.kit.cluster_requests import set_byte_rate, set_replicas
 from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, produce, producer, value_of
 from tests.kit.waiting import wait_until
 
@@ -117,7 +119,15 @@ def test_a_client_that_is_throttled(pair: Cluster, topic: str) -> None:
     rate, size = 1 << 20, 10_000
     pair.admin.create_topic(topic, assignment=[1])
     produce(pair.bootstrap, topic, 300, value_bytes=size)
-    set_byte_rate(pair.bootstrap, f"client-{topic}", rate)
+    quota = (
+        "--entity-type",
+        "clients",
+        "--entity-name",
+        f"client-{topic}",
+        "--add-config",
+        f"consumer_byte_rate={rate}",
+    )
+    consumer_groups.run(pair.bootstrap, "--alter", *quota, program="kafka.admin.ConfigCommand")
 
     throttled: list[float | None] = []
 
@@ -183,14 +193,17 @@ def elect(pair: Cluster, topic: str, partitions: Sequence[int], leader: int) -> 
     wait_until(led, 30, f"broker {leader} to lead")
 
 
-def test_leaders_that_move_under_load(pair: Cluster, topic: str) -> None:
+def test_leaders_that_move_under_load(pair: Cluster, topic: str, tmp_path: Path) -> None:
     """From one broker to the other and back while records are written and read."""
+    file, tool = tmp_path / "replicas.json", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     pair.admin.create_topic(topic, assignment=[[1, 2]] * 4)
     parts = [TopicPartition(topic, number) for number in range(4)]
     with reading(pair) as reader, Steady(pair.bootstrap, topic, partitions=4, rate=2_000) as steady:
         reader.assign(dict.fromkeys(parts, 0))
         for leader, other in ((2, 1), (1, 2), (2, 1)):
-            set_replicas(pair.bootstrap, topic, {number: [leader, other] for number in range(4)})
+            moved = [{"topic": topic, "partition": number, "replicas": [leader, other]} for number in range(4)]
+            file.write_text(json.dumps({"version": 1, "partitions": moved}))
+            consumer_groups.run(pair.bootstrap, "--reassignment-json-file", str(file), "--execute", program=tool)
             elect(pair, topic, range(4), leader)
             mark = dict(reader.stands)
             reader.read_to({tp: at + 100 for tp, at in mark.items()})
