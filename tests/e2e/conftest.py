@@ -69,8 +69,7 @@ def _application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applicati
     ) as running:
         running.faults = faults
         yield running
-    # Sockets of others on this machine are not ours to judge: see test_leftovers.
-    assert [line for line in running.driver.left if line.startswith("pid ")] == []
+    assert running.driver.left == []
 
 
 @pytest.fixture

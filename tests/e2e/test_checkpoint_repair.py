@@ -120,17 +120,3 @@ def test_offsets_that_the_log_has_no_more(
     assert sorted((row.partition, row.offset) for row in rows) == wanted
 
 
-@pytest.mark.thorough("both formats, and what Spark says of each")
-@pytest.mark.parametrize("form", FORMS)
-def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
-    """Deleted and created, with one partition less: diff says so, and the query ends."""
-    at = tmp_path / "checkpoint"
-    source = written(spark, broker, topic, at, form)
-    broker.admin.delete_topic(topic)
-    broker.fill(topic, 30)
-    brokers = ("--bootstrap-server", broker.bootstrap)
-    said = cohort("checkpoint", "diff", str(at), *brokers, "--output", "json")
-    first = "topic recreated" if form == "cohort" else "beyond the log's end"
-    assert [row["verdict"] for row in json.loads(said.stdout)] == [first, "no such partition"]
-    assert said.returncode == 1
-    Stream(spark, source, at, form=form).failure()

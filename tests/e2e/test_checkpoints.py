@@ -79,26 +79,6 @@ def fail_first(run: Failing) -> dict[str, int]:
     return logged(run.checkpoint, 0)
 
 
-@pytest.mark.thorough("a first batch that another source has planned")
-def test_the_first_batch_is_finished_by_who_planned_it(
-    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
-) -> None:
-    """Where Spark's source started it keeps in the checkpoint, which no Python source sees: refused, as often as tried."""
-    broker.fill(topic, 60, 2)
-    at_20 = options(broker, topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))
-    assert fail_first(Failing(spark, at_20, checkpoint, form="kafka")) == {"0": 30, "1": 30}
-    produce(broker.bootstrap, topic, 20, partitions=2, first=30)
-    source = options(broker, topic, startingOffsets="latest")
-    for _ in range(2):
-        assert "does not know where it starts" in Stream(spark, source, checkpoint).failure()
-        assert not broker.admin.committed(topic)
-    done = Stream(spark, at_20, checkpoint, form="kafka").finish()
-    assert done.spans()[0] == {0: (20, 29), 1: (20, 29)}
-    produce(broker.bootstrap, topic, 20, partitions=2, first=40)
-    over = Stream(spark, source, checkpoint, batches=done.batches).finish()
-    assert sorted((row.partition, row.offset) for row in over.rows) == [(p, at) for p in (0, 1) for at in range(20, 50)]
-
-
 @pytest.mark.thorough("a way back that Spark has to be told")
 def test_back_with_a_first_batch_that_is_planned(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path

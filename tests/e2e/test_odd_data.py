@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
+from tests.kit.admin import LOG_APPEND_TIME
 from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, producer, transact
@@ -39,20 +38,6 @@ def nulls_and_headers(broker: Broker, topic: str) -> None:
 def log_append_time(broker: Broker, topic: str) -> None:
     """Timestamps that the broker sets."""
     broker.fill(topic, 20, timestamp_ms=1, configs=LOG_APPEND_TIME)
-
-
-def compacted(broker: Broker, topic: str) -> None:
-    """Gaps where a key's older records were, one of them at the log's beginning, and a removed key."""
-    broker.admin.create_topic(topic, 1, configs=COMPACTED)
-    client = producer(broker.bootstrap)
-    now = int(time.time() * 1000)
-    for number in range(200):
-        client.produce(topic, b"%d" % number, b"k%d" % (number % 7), 0, timestamp=now - 10_000)
-    client.produce(topic, None, b"k3", 0, timestamp=now - 10_000)
-    assert client.flush(FLUSH_TIMEOUT_S) == 0
-    client.produce(topic, b"rolls the segment", b"last", 0, timestamp=now)
-    assert client.flush(FLUSH_TIMEOUT_S) == 0
-    broker.wait_compacted(topic, 0, 195)
 
 
 def transactions(broker: Broker, topic: str) -> None:
@@ -129,18 +114,3 @@ def test_rows_are_those_of_sparks_own_source(
     source = {**options(broker, topics, group__id=topic), **more}
     for form in FORMS:
         assert read(spark, form, source, tmp_path / form) == expected
-
-
-@pytest.mark.thorough("waits for a compaction")
-def test_compacted_gaps(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, written: Callable[[Write], str]
-) -> None:
-    """Gaps that compaction left are no loss and no end, also where a task holds nothing else: the rows of ``format("kafka")``, lag 0."""
-    source = options(broker, written(compacted), group__id=topic, maxOffsetsPerTrigger=50)
-    theirs = ordered(load(spark, broker, written(compacted), "kafka"))
-    assert 0 < len(theirs) < 60 and theirs[-1].offset == 201
-    assert ordered(load(spark, broker, written(compacted))) == theirs
-    assert ordered(load(spark, broker, written(compacted), maxRecordsPerPartition=7)) == theirs
-    for form in FORMS:
-        assert read(spark, form, source, tmp_path / form)[1] == theirs
-    assert broker.admin.committed(topic) == {(written(compacted), 0): 202}

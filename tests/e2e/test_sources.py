@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
-from sparkcohort.runtime.shell.rpc import connection_file
 from tests.kit import consumer_groups, delivery
 from tests.kit.batch_reads import at
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.streams import ASAP, FORMS, PLAIN_COLUMNS, Stream, options, together
-from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -118,36 +115,6 @@ def test_new_topics_and_partitions(spark: SparkSession, broker: Broker, topic: s
         name.wait_for_rows(120)
     delivery.check(pattern.delivered(), delivery.held(broker.bootstrap, [first, second])).assert_exact()
     delivery.check(name.delivered(), delivery.held(broker.bootstrap, [first])).assert_exact()
-
-
-@pytest.mark.thorough("topics that change; tests/shell/driver has each without Spark")
-def test_a_change_of_topics_is_one_rebalance(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """Partitions added, a topic created, a topic deleted: each is one generation, after which all and no other are owned."""
-    first, second = f"{topic}-first", f"{topic}-second"
-    broker.fill(first, 30)
-    changes = {"subscribe": None, "subscribePattern": f"^{topic}-.*", "failOnDataLoss": "false", "group__id": topic}
-    source = options(broker, first, metadata__max__age__ms=300, **changes)
-    with Stream(spark, source, checkpoint, trigger=ASAP) as run:
-        run.wait_for_rows(30)
-        generation = _owned(topic, {first: 1})
-        broker.admin.add_partitions(first, 3)
-        assert _owned(topic, {first: 3}) == generation + 1
-        broker.admin.create_topic(second, 2)
-        assert _owned(topic, {first: 3, second: 2}) == generation + 2
-        broker.admin.delete_topic(second)
-        assert _owned(topic, {first: 3}) == generation + 3
-
-
-def _owned(group: str, topics: dict[str, int]) -> int:
-    """The generation in which members own all of these partitions and no other."""
-
-    def seen() -> int | None:
-        (found,) = connection_file.find(group)
-        status = connection_file.fetch_status(found)
-        owned = Counter(topic for member in status["members"] for topic, _ in member["owned"])
-        return int(status["generation"]) if owned == topics and status["state"] == "Stable" else None
-
-    return wait_until(seen, 60, f"{topics} to be owned")
 
 
 def test_data_loss(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:

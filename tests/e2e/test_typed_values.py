@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 import fastavro
 import pytest
 from google.protobuf import message_factory
-from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.e2e.test_metrics import scraped
 from tests.kit.batch_reads import load, told
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
@@ -70,10 +69,9 @@ def by_place(run: Stream, of: str) -> dict[tuple[int, int], Any]:
 
 def bad_records(port: int) -> dict[str, float]:
     """How many there were of each reason, by a scrape."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-        samples = [each for family in families for each in family.samples]
-    return {each.labels["reason"]: each.value for each in samples if each.name == "cohort_malformed_records_total"}
+    return {
+        reason: value for (name, reason), value in scraped(port).items() if name == "cohort_malformed_records_total"
+    }
 
 
 @pytest.mark.parametrize("of", of_tier(quick=["value"], thorough=["value", "key"]))

@@ -36,25 +36,8 @@ def _mark(process: psutil.Process) -> str | None:
 
 def sockets() -> list[str]:
     """The names of Cohort's abstract unix sockets on this machine (network namespace), as /proc/net/unix shows them."""
-    return sorted(set(_sockets().values()))
-
-
-def _sockets() -> dict[str, str]:
-    """Their inodes and names."""
     lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return {line[6]: line[7] for line in lines if len(line) > 7 and line[7].startswith(SOCKET_PREFIX)}
-
-
-def _held_by_other_runs(run: str) -> set[str]:
-    """The inodes of sockets open in processes that belong to another run."""
-    inodes: set[str] = set()
-    for process in psutil.process_iter():
-        if _mark(process) not in {None, run}:
-            with contextlib.suppress(OSError):
-                for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
-                    with contextlib.suppress(OSError):
-                        inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
-    return inodes
+    return sorted({line[7] for line in lines if len(line) > 7 and line[7].startswith(SOCKET_PREFIX)})
 
 
 def freeze(pid: int) -> None:
@@ -99,12 +82,9 @@ def descendants(pid: int) -> list[psutil.Process]:
     return found
 
 
-def leftovers(run: str, sockets_before: list[str] | None = None) -> list[str]:
-    """What one run left behind, in words: its processes, and Cohort's sockets that were not there before."""
-    processes = [f"pid {process.pid}: {command(process)[:300]}" for process in marked(run)]
-    fresh = {inode: name for inode, name in _sockets().items() if name not in (sockets_before or [])}
-    others = _held_by_other_runs(run) if fresh else set()
-    return processes + sorted({f"socket {name}" for inode, name in fresh.items() if inode not in others})
+def leftovers(run: str) -> list[str]:
+    """The processes that one run left behind, in words."""
+    return [f"pid {process.pid}: {command(process)[:300]}" for process in marked(run)]
 
 
 def kill_run(run: str) -> None:

@@ -7,7 +7,7 @@ Usage::
         os.kill(driver.executors()[0].pid, signal.SIGKILL)
         driver.wait(180)                              # its end; raises with the log's end when it failed
     # leaving the block kills whatever of it still runs
-    assert driver.leftovers() == []
+    assert driver.left == []
 
 Logs: ``driver.log()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
 """
@@ -96,7 +96,6 @@ class Driver:
         self._zipped = zipped
         self._told: list[dict[str, Any]] = []  # the events so far, up to byte _read of their file
         self._read, self._reading = 0, threading.Lock()
-        self._sockets_before: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     # --- its life ---
@@ -104,7 +103,6 @@ class Driver:
     def start(self) -> None:
         """Start the script."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._sockets_before = processes.sockets()
         command = [sys.executable, "-P", str(self._script)]
         with (self.directory / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -249,16 +247,12 @@ class Driver:
                 return process
         raise RuntimeError("the driver has no JVM")
 
-    def leftovers(self) -> list[str]:
-        """What is left of this run now: processes and Cohort's sockets, in words."""
-        return processes.leftovers(self.run_id, self._sockets_before)
-
     def settle(self, timeout_s: float = 15) -> list[str]:
-        """Wait until nothing of this run is left, and return what still is after ``timeout_s``."""
+        """Wait until no process of this run is left; those that still are after ``timeout_s``, in words."""
         try:
-            wait_until(lambda: not self.leftovers(), timeout_s, "the run's processes to end", every_s=0.25)
+            wait_until(lambda: not processes.marked(self.run_id), timeout_s, "the run's processes to end", every_s=0.25)
         except AssertionError:
-            return self.leftovers()
+            return processes.leftovers(self.run_id)
         return []
 
 
