@@ -66,9 +66,9 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     before = query.wait_for_members(3)
     query.wait_for_no_lag()  # nothing in flight
     _large_batch(query, broker, topic)
-    _faults(application).arm("within-range", how)
+    _faults(application).arm(how)
     query.allow(1 << 60)
-    pid = _faults(application).struck("within-range", LIMIT_S)
+    pid = _faults(application).struck(LIMIT_S)
     with _thawed(pid):
         (large,) = query.next_batches(1)
         if how == "SIGKILL":

@@ -62,27 +62,6 @@ def test_two_topics_of_one_group_are_not_one_reader(
     assert broker.admin.committed(topic) == {(topics[0], 0): 100, (topics[1], 0): 50}
 
 
-@pytest.mark.thorough("more readers of one group")
-def test_a_topic_more_does_not_wait_for_the_last_run(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """A query stopped and started with another topic, and with that one only: Kafka has the last run as a member for five minutes.
-
-    Its start, which is given a minute, would fail.
-    """
-    first, second = topics = [f"{topic}-{letter}" for letter in "ab"]
-    for each in topics:
-        broker.fill(each, 50)
-    batches = Batches()
-    lives = {first: 50, ",".join(topics): 100, second: 110}
-    for number, (subscribed, count) in enumerate(lives.items()):
-        produce(broker.bootstrap, second, 10 * (number == 2), first=50)
-        source = options(broker, topic, subscribe=subscribed, session__timeout__ms=300_000, failOnDataLoss="false")
-        with Stream(spark, source, tmp_path / "checkpoint", trigger=ASAP, batches=batches) as life:
-            life.wait_for_rows(count)
-            wait_until(lambda: len(broker.admin.members(topic)) == 1, END_S, "the driver as the only member")
-
-
 # --- a hand-over ---------------------------------------------------------------------------------------
 
 PER_ROUND, PARTITIONS = 400, 2

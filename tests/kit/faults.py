@@ -1,11 +1,11 @@
-"""Agents that fail at a chosen place: frozen or killed by themselves, where no signal from outside could hit.
+"""Agents that fail at a place that no signal from outside could hit: half of a range's second batch is sent.
 
 Usage::
 
     faults = Faults(tmp_path / "faults")
     with Driver(..., env=faults.environment()):      # the executors inherit it
-        faults.arm("within-range", "SIGKILL")        # half of a range's second batch is sent
-        pid = faults.struck("within-range", 30)      # the agent that it hit
+        faults.arm("SIGKILL")                        # or SIGSTOP: frozen
+        pid = faults.struck(30)                      # the agent that it hit
         os.kill(pid, signal.SIGCONT)
 """
 
@@ -23,7 +23,7 @@ class Faults:
     """Arms faults for the agents of one Spark application."""
 
     def __init__(self, directory: Path) -> None:
-        """Make the directory in which agents look for faults."""
+        """Make the directory in which agents look for a fault."""
         directory.mkdir(exist_ok=True)
         self._directory = directory
 
@@ -31,16 +31,14 @@ class Faults:
         """What the application's environment has to have."""
         return {"COHORT_FAULTS": str(self._directory), "PYTHONPATH": str(INSIDE)}
 
-    def arm(self, place: str, what: str) -> None:
-        """The next agent to reach ``place`` gets the signal named ``what``; once."""
+    def arm(self, what: str) -> None:
+        """The next agent to come there gets the signal of this name; once."""
         fresh = self._directory / "new"
         fresh.write_text(signal.Signals[what].name)
-        fresh.rename(self._directory / place)
+        fresh.rename(self._directory / "fault")
 
-    def struck(self, place: str, timeout_s: float) -> int:
+    def struck(self, timeout_s: float) -> int:
         """The process id of the agent that was hit; waits for it."""
-        found = wait_until(lambda: list(self._directory.glob(f"{place}.*")), timeout_s, f"an agent that fails {place}")
-        marker = found[0]
-        pid = int(marker.suffix[1:])
+        (marker,) = wait_until(lambda: list(self._directory.glob("fault.*")), timeout_s, "an agent that fails")
         marker.unlink()
-        return pid
+        return int(marker.suffix[1:])

@@ -1,4 +1,4 @@
-"""Faults inside a member agent, at places that no signal from outside can hit; see ``tests.kit.faults``.
+"""A fault inside a member agent, at a place that no signal from outside can hit; see ``tests.kit.faults``.
 
 On the executors' PYTHONPATH this runs when any Python starts there, and does nothing unless that Python is an agent.
 """
@@ -17,27 +17,20 @@ AGENT = b"\0sparkcohort.runtime.shell.agent.agent\0"
 STOPPED_S = 0.2  # a process of several threads goes on for a moment after it was told to stop
 
 
-class Faults:
-    """What is to fail in this process; the first agent that reaches a fault's place takes its file away."""
-
-    def __init__(self, directory: Path) -> None:
-        """Faults are files in ``directory``, named by their place, with the signal's name in them."""
-        self._directory = directory
-
-    def reach(self, place: str) -> None:
-        """Fail here if there is such a fault."""
-        fault = self._directory / place
-        try:
-            what = fault.read_text()
-            fault.rename(self._directory / f"{place}.{os.getpid()}")
-        except FileNotFoundError:
-            return
-        os.kill(os.getpid(), signal.Signals[what])
-        threading.Event().wait(STOPPED_S)
+def fail(directory: Path) -> None:
+    """Fail here if there is a fault: a file with a signal's name, which the first agent that comes by takes away."""
+    fault = directory / "fault"
+    try:
+        what = fault.read_text()
+        fault.rename(directory / f"fault.{os.getpid()}")
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), signal.Signals[what])
+    threading.Event().wait(STOPPED_S)
 
 
-def install(faults: Faults) -> None:
-    """Put the places into the agent's code."""
+def install(directory: Path) -> None:
+    """Put the place into the agent's code."""
     from sparkcohort.runtime.shell.agent import task_frames, task_server
 
     send_whole = task_server._send
@@ -50,7 +43,7 @@ def install(faults: Faults) -> None:
             view = memoryview(body)
             connection.sendall(task_frames.FRAME.pack(kind, view.nbytes))
             connection.sendall(view[: view.nbytes // 2])
-            faults.reach("within-range")
+            fail(directory)
             connection.sendall(view[view.nbytes // 2 :])
         else:
             send_whole(connection, kind, body)
@@ -59,4 +52,4 @@ def install(faults: Faults) -> None:
 
 
 if "COHORT_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
-    install(Faults(Path(os.environ["COHORT_FAULTS"])))
+    install(Path(os.environ["COHORT_FAULTS"]))
