@@ -118,5 +118,3 @@ def test_offsets_that_the_log_has_no_more(
     rows = Stream(spark, source | {"failOnDataLoss": "false"}, at, form=form).finish().rows
     wanted = [(0, offset) for offset in range(207, 220)] + [(1, offset) for offset in range(200, 220)]
     assert sorted((row.partition, row.offset) for row in rows) == wanted
-
-

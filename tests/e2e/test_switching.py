@@ -6,6 +6,7 @@ or the path of another. ``tests/unit/house/test_switching_rows.py`` compares it 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Final
 

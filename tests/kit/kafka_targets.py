@@ -139,7 +139,7 @@ def bearer(data: bytes) -> None:
 # --- what stands in commits -----------------------------------------------------------------------
 
 RUN = run_epoch.CommitMetadata(7, 7000, "id", "pin", "plan", "topic", "host")
-PARKED = handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", handover.RunName(7, "id"), "text")
+PARKED = handover.HandoverRecord(handover.HandoverAnswer.PARKED, "me", 7, "id", "text")
 
 
 def run_records(data: bytes) -> None:

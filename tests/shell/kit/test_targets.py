@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro.resolution import resolve
-from sparkcohort.runtime.values.avro.steps import Op
-from sparkcohort.runtime.values.protobuf.columns import column_type
-from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp
+from sparkcohort.runtime.values.avro_resolution import resolve
+from sparkcohort.runtime.values.avro_steps import Op
+from sparkcohort.runtime.values.protobuf_columns import column_type
+from sparkcohort.runtime.values.protobuf_compilation import compile_steps
+from sparkcohort.runtime.values.protobuf_steps import FieldFlag, ProtobufOp
 from tests.kit import avro_fuzz, protobuf_fuzz, targets
 from tests.kit.sanitized import READERS
 from tests.kit.targets import Broken, Target, attempt, escaped, feed, replay, unescaped

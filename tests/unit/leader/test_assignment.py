@@ -145,8 +145,6 @@ def test_members_that_an_assignor_leaves_out_get_an_empty_assignment(monkeypatch
     assert planned("fixed", dict.fromkeys("ba", MemberSubscription(("t",))), {"t": 1}) == {"a": (("t", 0),), "b": ()}
 
 
-
-
 def test_keeping_moves_nothing() -> None:
     """When no plan can be had, everybody keeps what it is known to have and nobody gets anything new."""
     since = {"a": {TopicPartition("t", 5): 4, TopicPartition("t", 0): 3}}
