@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import Final, TypeVar
 
 import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import ConsumerGroupDescription
+from msgspec.structs import replace
 
 from sparkcohort.cli.client_config import client_config
 from sparkcohort.runtime.errors import CohortError

@@ -56,16 +56,16 @@ class Table:
     def cost_of_one_less(self) -> Ints:
         """The cost of having one less, by row and group."""
         _, far, move = self.weights
-        lost = self.ages.take(self.first + self.counts - 1, mode="clip")
-        cost: Ints = np.where(self.counts <= self.owns, move + lost, 0) - far * self.far
+        lost_ages = self.ages.take(self.first + self.counts - 1, mode="clip")
+        cost: Ints = np.where(self.counts <= self.owns, move + lost_ages, 0) - far * self.far
         cost[self.counts <= 0] = NEVER
         return cost
 
     def cost_of_one_more(self) -> Ints:
         """The cost of having one more, by row and group."""
         _, far, move = self.weights
-        kept = self.ages.take(self.first + self.counts, mode="clip")
-        cost: Ints = np.where(self.counts < self.owns, -move - kept, 0) + far * self.far
+        kept_ages = self.ages.take(self.first + self.counts, mode="clip")
+        cost: Ints = np.where(self.counts < self.owns, -move - kept_ages, 0) + far * self.far
         cost[~self.wants] = NEVER
         return cost
 

@@ -53,9 +53,9 @@ def share_unequally(ownership: Ownership) -> Ints:
     ends = np.cumsum(sizes)
     subscribers = np.bincount(space.kind, minlength=len(wants)) @ wants
     order = np.argsort(subscribers, kind="stable")
-    for each in order[sizes[order] > 0].tolist():
-        places = free[ends[each] - sizes[each] : ends[each]]
-        target[places] = give_to_least(len(places), np.flatnonzero(wants[space.kind, each]), loads)
+    for index in order[sizes[order] > 0].tolist():
+        places = free[ends[index] - sizes[index] : ends[index]]
+        target[places] = give_to_least(len(places), np.flatnonzero(wants[space.kind, index]), loads)
     return target
 
 

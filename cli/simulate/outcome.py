@@ -231,9 +231,11 @@ def subscribed_partitions(case: Case) -> dict[str, int]:
 
 def unowned(case: Case, owned: Mapping[str, Iterable[Partition]]) -> list[Partition]:
     """The subscribed partitions without owner, sorted."""
-    taken = {partition for partitions in owned.values() for partition in partitions}
-    wanted = subscribed_partitions(case).items()
-    return [(topic, number) for topic, count in wanted for number in range(count) if (topic, number) not in taken]
+    owned_partitions = {partition for partitions in owned.values() for partition in partitions}
+    topics = subscribed_partitions(case).items()
+    return [
+        (topic, number) for topic, count in topics for number in range(count) if (topic, number) not in owned_partitions
+    ]
 
 
 def spread(case: Case, owned: Mapping[str, Iterable[Partition]]) -> int:

@@ -66,8 +66,8 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
     # Overtaken by a later join of the member: its list of owned partitions is older than the group's.
     if 0 < request.attempt <= member.attempt:
         return Input.JOIN_LATE
-    same = (member.protocols, member.subscription) == (request.protocols, request.subscription)
-    if not same or partition_ownership.has_lost(group, request.member_id):
+    unchanged = (member.protocols, member.subscription) == (request.protocols, request.subscription)
+    if not unchanged or partition_ownership.has_lost(group, request.member_id):
         return Input.JOIN_CHANGED
     return Input.JOIN_LEADER if request.member_id == group.leader else Input.JOIN_SAME
 
@@ -123,8 +123,8 @@ def _cause(old_group: Group, new_group: Group, member_id: str, request: p.JoinGr
     """Why a member rejoins: by what its join changed, not by the reason that it states."""
     old, new = old_group.members[member_id], new_group.members[member_id]
     if not request.reason:
-        same = (old.protocols, old.subscription) == (new.protocols, new.subscription)
-        return Cause.LEADER_REJOINED if same else Cause.METADATA_CHANGED
+        unchanged = (old.protocols, old.subscription) == (new.protocols, new.subscription)
+        return Cause.LEADER_REJOINED if unchanged else Cause.METADATA_CHANGED
     released = old_group.owned.get(member_id, {}).keys() - new_group.owned.get(member_id, {}).keys()
     if released - partition_ownership.assigned(old_group, member_id):
         return Cause.FOLLOW_UP  # KIP-429: what it was no longer assigned is revoked, and can be given on

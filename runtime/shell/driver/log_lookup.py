@@ -39,7 +39,7 @@ class LogLookup:
         """``committed_only``: the ends are stable offsets, to be compared with the uncommitted ones."""
         self._log_ends, self._committed_only = log_ends, committed_only
         self._lock = threading.Lock()
-        self._wanted = False
+        self._are_starts_due = False
         self._starts: Offsets = {}
         self._tracks: open_transactions.TransactionTracks = {}
         self._warned: set[TopicPartition] = set()  # of an open transaction, once a run each
@@ -53,7 +53,7 @@ class LogLookup:
 
     def want(self) -> None:
         """The status shows where logs start: look soon."""
-        self._wanted = True
+        self._are_starts_due = True
         self._begin()
 
     def starts(self) -> Offsets:
@@ -88,8 +88,8 @@ class LogLookup:
         try:
             if self._committed_only:
                 self._compare_ends()
-            if self._wanted:
-                self._wanted, layout = False, self._log_ends.layout()
+            if self._are_starts_due:
+                self._are_starts_due, layout = False, self._log_ends.layout()
                 starts = {**self._starts, **self._ask(layout, EARLIEST)}
                 self._starts = {tp: start for tp, start in starts.items() if tp in layout.leaders}
         except Exception:  # the query goes on without these figures
