@@ -32,7 +32,6 @@ from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.fetch.relay import Relay
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.rpc import connection_file
-from sparkcohort.runtime.shell.rpc.certificates import new_authority
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.shutdown import Ending, Order
@@ -142,6 +141,8 @@ class GroupRun:
     def _open_port(self) -> None:
         options, coordinator, service = self._options, self.coordinator, self._service
         former = self._former.identity if self._former else None
+        from sparkcohort.runtime.shell.rpc.certificates import new_authority  # noqa: PLC0415  slow to come: only when it is due
+
         authority = former.authority if former else new_authority()
         port = former.port if former else options.coordinator_port
         if former:  # its members know the port: from their first request on this run's journal has to be in use, not the last one's
