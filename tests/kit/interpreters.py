@@ -16,7 +16,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-OURS = ("sparkcohort", "pyspark_cohort")
+OURS = ("sparkcohort", "pyspark_cohort", "cohort_tree")  # the last is a path to this tree, which has the package too
 DISTURBING = ("PYSPARK_", "PYTHON", "VIRTUAL_ENV", "SPARK_HOME")
 
 
