@@ -24,6 +24,7 @@ from sparkcohort.runtime.group.summary import runs
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
+from sparkcohort.streaming.installation import jar_path
 
 DEFAULT_LAST: Final = 20
 UNREACHABLE: Final = "unreachable"
@@ -60,6 +61,11 @@ _STORY_EPILOG: Final = """\b
 Examples:
   cohort story executor-3 --group billing           the latest member of that executor
   cohort story executor-3-9f2c-17                   one member, by its CONSUMER-ID
+"""
+
+_JAR_EPILOG: Final = """\b
+Examples:
+  spark-submit --jars "$(cohort jar)" job.py        the JVM reads the rows
 """
 
 LAZY: Final = {
@@ -218,6 +224,12 @@ def _exit(message: str, status: int) -> NoReturn:
     except BrokenPipeError:
         _silence_output()
     sys.exit(status)
+
+
+@cli.command("jar", epilog=_JAR_EPILOG)
+def jar_command() -> None:
+    """Print where Cohort's jar is, for --jars and spark.jars."""
+    click.echo(jar_path())
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:

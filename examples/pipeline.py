@@ -5,11 +5,12 @@ import sys
 
 from pyspark.sql import SparkSession
 
-import sparkcohort  # a Python without it ends here, in one line
+import sparkcohort
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # one Python for this script, Spark's workers and executors
 brokers, topic, group, out = sys.argv[1:5]
 spark = SparkSession.builder.appName("orders").getOrCreate()
+sparkcohort.register(spark)  # looks at Spark's Python, and gives Spark the wheel's own jar: the JVM then reads the rows
 orders = (
     spark.readStream.format("cohort")
     .option("kafka.bootstrap.servers", brokers)

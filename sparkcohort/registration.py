@@ -7,6 +7,7 @@ Spark looks for installed sources with another interpreter than the one that run
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,10 +23,12 @@ from sparkcohort.runtime.errors import CohortError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger("sparkcohort")
+
 PROBE = "cohort-python"
 ROOM = "sparkcohort.streaming.source"
 EXECUTOR_TASKS = 32
-_MISMATCH, _NOT_FOUND = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_NOT_FOUND"
+_MISMATCH, _NOT_FOUND, _EXISTS = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_ALREADY_EXISTS"
 _ANY_TOPIC = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
 _ENV = (
     f"export PYSPARK_PYTHON={sys.executable} (this script's Python) before the session is made; on a cluster "
@@ -45,6 +48,7 @@ class Interpreter(NamedTuple):
 def register(spark: SparkSession, *, executors: bool = False) -> None:
     """Register ``format("cohort")`` with a session, in the Python that runs its functions, after a look at that Python.
 
+    Spark gets Cohort's jar too, by ``ADD JAR``: the JVM then reads the rows of streams (option ``reader``).
     ``executors`` looks at that of executors too, with a job of 32 short tasks.  On a Spark Connect session nothing is
     registered: it asks whether the server has found the format by itself.  Raises CohortError, which names the
     interpreter, what is wrong with it, and what to set.
@@ -55,10 +59,30 @@ def register(spark: SparkSession, *, executors: bool = False) -> None:
     driver = _on_driver(spark)
     if driver.trouble:
         raise CohortError(_no_cohort(driver, "the driver"))
-    spark.dataSource.register(import_module(ROOM).CohortSource)  # by name: the front door is below Spark's side
+    _register_source(spark)
+    _add_jar(spark)
     for interpreter in _on_executors(spark) if executors else ():
         if interpreter.trouble:
             raise CohortError(_no_cohort(interpreter, f"the executor on {interpreter.host}"))
+
+
+def _register_source(spark: SparkSession) -> None:
+    """The source, by name: the front door is below Spark's side."""
+    try:
+        spark.dataSource.register(import_module(ROOM).CohortSource)
+    except PySparkException as error:
+        # Where Spark has the jar from another session, the name is taken; Spark's own search finds the Python of it.
+        if error.getCondition() != _EXISTS:
+            raise
+
+
+def _add_jar(spark: SparkSession) -> None:
+    """Make the reader in the JVM known; where a platform forbids jars, Python reads."""
+    jar = import_module("sparkcohort.streaming.installation").jar_path()
+    try:
+        spark.sql(f"ADD JAR '{jar.as_uri()}'")
+    except (PySparkException, Py4JError) as error:
+        log.warning("Spark takes no jar here, so Python workers read the rows: %s", _reason(str(error)))
 
 
 # --- checking Spark's Pythons ----------------------------------------------------------------------
@@ -67,6 +91,8 @@ def register(spark: SparkSession, *, executors: bool = False) -> None:
 def _on_driver(spark: SparkSession) -> Interpreter:
     """The driver's Python of ``spark``.  Raises CohortError where it doesn't run at all."""
     try:
+        # Spark looks in the active session whether a name is taken (DataSourceRegistration); this makes ``spark`` the active one.
+        spark.createDataFrame([], "none int")
         spark.dataSource.register(_probe())
         (field,) = spark.read.format(PROBE).load().schema.fields
     except (PySparkException, Py4JError) as error:

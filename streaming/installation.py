@@ -1,11 +1,14 @@
-"""Whether this Python has what ``format("cohort")`` needs.  Imports nothing but the standard library."""
+"""Whether this Python has what ``format("cohort")`` needs.  Imports next to nothing."""
 
 from __future__ import annotations
 
 import re
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
+
+from sparkcohort.runtime.errors import CohortError
 
 OLDEST_PYSPARK: Final = (4, 2)
 LIBRARIES: Final = ("confluent_kafka", "cryptography", "msgspec", "numpy", "prometheus_client", "pyarrow")
@@ -29,6 +32,14 @@ def unusable_reason(error: Exception) -> str:
         f"format('cohort') can't be loaded in {sys.executable} ({reason}): install it again there, with all that it "
         "needs: python -m pip install --force-reinstall sparkcohort"
     )
+
+
+def jar_path() -> Path:
+    """Where this installation's jar is.  Raises CohortError where it has none."""
+    path = Path(__file__).parents[1] / "jars" / "cohort.jar"
+    if not path.is_file():
+        raise CohortError(f"this installation of Cohort has no jar ({path}): install it again as a wheel, with pip")
+    return path
 
 
 def _old_pyspark_version() -> str:

@@ -20,6 +20,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.installation import unusable_reason
+from sparkcohort.streaming.jvm_reader import check_reader
 from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader, reader_on_executor
@@ -79,6 +80,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise CohortError(unusable_reason(failed)) from failed
 
             options = self._options
+            reading = check_reader(options)
             own_assignors = not ASSIGNORS.keys() >= set(options.assignors)
             if options.rebalance_listener or own_assignors or has_own_provider(options.kafka):
                 find_pyfiles()
@@ -86,6 +88,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 check_listener(options.rebalance_listener)
             self._session = Session(options, custom_assignors.load(options.assignors))
             self._session.open()
+            log.info("group %s: %s", options.group_id, reading)
         return self._session
 
     # --- Spark's calls -------------------------------------------------------------------------------
@@ -182,7 +185,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         slots += (Slot(None),) * (group.idle_cores() if slots else 0)
         plan_id = group.register(slots, {**snapshot.ids, **ids}, last=self._ends_with(last))
         avoid = group.silent_agents()
-        return [SlotPartition(group.endpoint, plan_id, index, avoid) for index in range(len(slots))]
+        timeout_s = self._options.agent_timeout_ms / 1000
+        return [SlotPartition(group.endpoint, plan_id, index, timeout_s, avoid) for index in range(len(slots))]
 
     def _ends_with(self, end: Offsets) -> bool:
         """Whether a bounded query has no batch after the one that ends at ``end``."""

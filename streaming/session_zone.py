@@ -1,11 +1,12 @@
 """The session's configuration, checked in a task: Spark passes it as local properties of the job.
 
-PySpark's processes on the driver don't get it.
+PySpark's processes on the driver don't get it; where the JVM reads, its jar says it there.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -30,30 +31,30 @@ def local_property(name: str) -> str:
     return (context.getLocalProperty(name) if context else None) or ""
 
 
-def check_session(options: SourceOptions) -> None:
+def check_session(options: SourceOptions, setting: Callable[[str], str | None] = local_property) -> None:
     """Raises OptionError for an option that this session disallows, or a timestamp that its ``from_json`` reads differently."""
-    if listed := local_property(DISALLOWED):
+    if listed := setting(DISALLOWED):
         from sparkcohort.runtime.shell.options.disallowed import check_allowed  # noqa: PLC0415  with the tables of options
 
         check_allowed(options.kafka_names, listed)
-    _check_timestamps(options.columns)
+    _check_timestamps(options.columns, setting)
 
 
-def _check_timestamps(columns: Columns) -> None:
+def _check_timestamps(columns: Columns, setting: Callable[[str], str | None]) -> None:
     """Raises OptionError where ``from_json`` in this session would read a timestamp of these columns differently."""
     for column in columns:
         decoding = column.decoding
         if decoding.format is not Format.JSON or column.field not in (Field.KEY, Field.VALUE):
             continue
         part = column.field.name.lower()
-        if decoding.bare_timestamps and local_property(KIND).upper() == "TIMESTAMP_NTZ":
+        if decoding.bare_timestamps and (setting(KIND) or "").upper() == "TIMESTAMP_NTZ":
             raise OptionError(
                 f"option {part}.schema: TIMESTAMP is TIMESTAMP_NTZ in this session ({KIND}), and TIMESTAMP_LTZ here: write one "
                 "of these"
             )
         if decoding.timezone or all(kind.kind != "timestamp" for _, kind in walk(column.type)):
             continue
-        zone = local_property(ZONE)
+        zone = setting(ZONE)
         if zone not in _UTC_NAMES if zone else time.timezone or time.daylight:
             zone_name = zone or "that of this host"
             raise OptionError(

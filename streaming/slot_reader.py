@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 class SlotPartition(InputPartition):
     """One input partition: the right to claim one slot of a plan.
 
-    ``avoid`` are the addresses of agents that lately did not answer a task.
+    ``avoid`` are the addresses of agents that lately did not answer a task; ``agent_timeout_s`` bounds an agent's silence
+    (the reader in the JVM has no other word of it).
     """
 
     run: Run
     plan_id: str
     index: int
+    agent_timeout_s: float
     avoid: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
@@ -44,12 +46,15 @@ class SlotReader:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def read(self, partition: SlotPartition) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of one slot, on an executor."""
-        from sparkcohort.streaming.task import read_slot  # noqa: PLC0415  only tasks come here
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
+        """The rows of one slot, or the rest of one that the reader in the JVM has begun; on an executor."""
+        from sparkcohort.streaming import task  # noqa: PLC0415  only tasks come here
 
         try:
-            yield from read_slot(self._options, partition)
+            if isinstance(partition, SlotPartition):
+                yield from task.read_slot(self._options, partition)
+            else:
+                yield from task.read_rest(self._options, partition.value)
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
 

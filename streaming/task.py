@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import socket
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
 from msgspec import structs
 from pyspark import TaskContext
@@ -86,6 +88,38 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
             slot_client.ensure_agent()
         finally:
             keep_imports()
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    """What the reader in the JVM writes of a slot that it leaves (``Messages.begun``): ``slot`` is the pickled partition."""
+
+    slot: bytes
+    claimed: calls.ClaimReply
+    positions: tuple[int, ...]
+    sizes: tuple[int, ...]
+    agent: tuple[int, int]
+    timed_out: bool
+
+
+_BEGUN: Final = msgspec.json.Decoder(_Begun)
+
+
+def read_rest(options: SourceOptions, text: str) -> Iterator[pa.RecordBatch]:
+    """The rows that a slot's agent did not give to the reader in the JVM, read from Kafka; reports all of the slot."""
+    begun = _BEGUN.decode(text)
+    log_to_stderr(options.group_id)
+    slot_client = _SlotClient(options.on_executor(os.environ), pickle.loads(begun.slot))  # noqa: S301  the driver's own, as Spark unpickles it
+    ranges = begun.claimed.ranges
+    sizes = {item.tp: size for item, size in zip(ranges, begun.sizes, strict=True)}
+    tally = _Tally(agent=list(begun.agent), timed_out=begun.timed_out, sizes=sizes)
+    reached = zip(ranges, begun.positions, strict=True)
+    remaining = [item._replace(start=offset) for item, offset in reached if offset < item.end]
+    try:
+        yield from packed(slot_client.directly(remaining, begun.claimed.ids, tally))
+        slot_client.report(list(ranges), tally)
+    finally:
+        slot_client.close()
+        keep_imports()
 
 
 def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) -> Iterator[pa.RecordBatch]:

@@ -96,7 +96,7 @@ trust_same_certificates() { # uv brings certificates of its own: where pip or th
 
 tree_stamp() { # what the wheel is made of; tests and documents don't count
   local parts=() part
-  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py sparkcohort assignors cli dashboards runtime streaming native; do
+  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py sparkcohort assignors cli dashboards jvm runtime streaming native; do
     if [ -e "$part" ]; then parts+=("$part"); fi
   done
   find "${parts[@]}" -type f ! -path '*/__pycache__/*' ! -name '*.so' -print0 | sort -z | xargs -0 cksum | cksum
@@ -139,6 +139,21 @@ yyjson() { # pinned by native/yyjson.txt, whose hash pip checks
   rm -rf "$CACHE/sources.part"
 }
 
+jar() { # the reader in the JVM, which the wheel brings
+  local stamp compiler=$CACHE/jars-compiler/compiler
+  stamp=$(find jvm tools/jar.py pyproject.toml tools/pom/compiler -type f -print0 | sort -z | xargs -0 cksum | cksum)
+  if [ -f sparkcohort/jars/cohort.jar ] && [ "$(cat "$CACHE/jar.stamp" 2>/dev/null)" = "$stamp" ]; then return; fi
+  need_java
+  if ! compgen -G "$compiler/ecj-*.jar" >/dev/null; then
+    need_maven
+    say "fetching the compiler of the jar"
+    # shellcheck disable=SC2086  # MAVEN_ARGS are several words
+    mvn -q -B -Dstyle.color=never ${MAVEN_ARGS:-} -f tools/pom/compiler/pom.xml -Djars.dir="$CACHE/jars-compiler" generate-resources
+  fi
+  .venv/bin/python -P tools/jar.py "$compiler"/ecj-*.jar
+  printf '%s' "$stamp" >"$CACHE/jar.stamp"
+}
+
 install_wheel() {
   local stamp old=$PWD/.venv/.cohort-wheel
   stamp=$(tree_stamp)
@@ -171,6 +186,7 @@ venv() {
     printf '%s' "$lock" >.venv/.cohort-lock
   fi
   see_tree .venv
+  jar
   install_wheel
 }
 
@@ -330,11 +346,12 @@ if [ "${1:-}" = uv ]; then
   trust_same_certificates
   exec "$UV" "${@:2}"
 fi
-if [ $# = 0 ]; then die "say what: venv, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus, uv"; fi
+if [ $# = 0 ]; then die "say what: venv, jar, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus, uv"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
     yyjson) yyjson ;;
+    jar) jar ;;
     java) need_java ;;
     jdk) need_jdk ;;
     jars) jars ;;
@@ -344,6 +361,6 @@ for part in "$@"; do
     wheels) wheels ;;
     foreign) foreign ;;
     prometheus) prometheus ;;
-    *) die "no such part: $part (venv, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus)" ;;
+    *) die "no such part: $part (venv, jar, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus)" ;;
   esac
 done

@@ -8,6 +8,7 @@ large ones, and those that find no buffer free go through the socket.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from collections import deque
@@ -40,9 +41,11 @@ class _SharedBuffer:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.descriptor = os.memfd_create("cohort-batch", os.MFD_CLOEXEC)
+        self.descriptor = os.memfd_create("cohort-batch", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.descriptor, size)
+            # A reader of memory that is cut off behind it gets SIGBUS (mmap(2)): the size stays.
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             self.memory = pa.py_buffer(mmap.mmap(self.descriptor, size))
         except OSError:
             os.close(self.descriptor)

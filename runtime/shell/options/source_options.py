@@ -260,6 +260,19 @@ class SourceOptions:
         default="10000",
         minimum=1,
     )
+    reader: str = option(
+        "reader",
+        "choice",
+        "who gives a stream's rows to Spark: jvm (faster; Spark must know Cohort's jar), python, or auto: jvm where it can",
+        default="auto",
+        choices=("auto", "jvm", "python"),
+    )
+    reader_jar: str = option(
+        "reader.jar",
+        "string",
+        "what Cohort's jar says of itself and of the session where Spark has it; not to be set",
+        default="",
+    )
     buffer_bytes: int = stream_option(
         "buffer.bytes",
         "integer",

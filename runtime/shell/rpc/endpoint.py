@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: pickled by the names of its fields, by which SlotPartition.java reads them
 class Run:
     """One coordinator run; ``host`` None: the address that Spark gives for its driver.
 

@@ -10,7 +10,7 @@ name proves the run, and the address needn't be known when the certificate is ma
 MEMBER_NAME = "member.cohort.internal"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as endpoint.Run
 class Credentials:
     """What a client authenticates with: PEM texts and the run's token; none is ever shown."""
 

@@ -1,0 +1,169 @@
+package sparkcohort;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The calls between a task, its agent and the coordinator (runtime/protocol/calls.py), as the task writes and reads them. */
+final class Messages {
+  static final ObjectMapper JSON = new ObjectMapper();
+
+  private Messages() {}
+
+  /** A range of a partition's offsets: {@code end} is the first that it does not have. */
+  record Range(String topic, int partition, long start, long end) {}
+
+  /** The answer to a claim; {@code reply} as it came. */
+  record Claimed(List<Range> ranges, JsonNode reply, boolean agent, String error, String message) {}
+
+  /** How far one range has come with a step, and the bytes of its rows. */
+  record Position(int place, long offset, long size) {}
+
+  /** One step of an agent's answer: {@code missed} are places of ranges that it won't serve. */
+  record Step(List<Position> positions, List<Integer> missed, boolean hasRows) {}
+
+  /** A request as it is sent: a length, then JSON that begins with the token, which the agent checks before all else. */
+  static ByteBuffer request(String token, ObjectNode fields) throws IOException {
+    // The agent compares the first bytes with Python's spelling, which has a space behind the colon.
+    String head = "{\"token\": " + JSON.writeValueAsString(token);
+    String tail = fields.isEmpty() ? "}" : ", " + JSON.writeValueAsString(fields).substring(1);
+    byte[] body = (head + tail).getBytes(StandardCharsets.UTF_8);
+    ByteBuffer framed = ByteBuffer.allocate(Integer.BYTES + body.length);
+    return framed.putInt(body.length).put(body).flip();
+  }
+
+  static ObjectNode claim(SlotPartition slot, String address, String query, long batch, double patienceS) {
+    ObjectNode claim = JSON.createObjectNode();
+    claim.put("plan", slot.planId()).put("index", slot.index()).put("address", address);
+    claim.put("alone", "").put("host", "").put("query", query).put("batch", batch);
+    return call("Claim", claim).put("patience_s", patienceS);
+  }
+
+  /** The request for the rows of a claimed slot. */
+  static ObjectNode read(Claimed claimed, double patienceS) {
+    JsonNode reply = claimed.reply();
+    ObjectNode read = JSON.createObjectNode().put("patience_s", patienceS);
+    read.set("ranges", reply.path("ranges"));
+    read.set("planned_starts", reply.path("planned_starts"));
+    read.set("plan_seq", reply.path("sequence"));
+    read.set("ids", reply.path("ids"));
+    return read;
+  }
+
+  static ObjectNode delivered(SlotPartition slot, String address, Claimed claimed, Tally tally) {
+    ObjectNode report = JSON.createObjectNode().put("plan", slot.planId()).put("address", address);
+    report.set("ranges", claimed.reply().path("ranges"));
+    report.putArray("agent").add(tally.rows).add(tally.bytes);
+    report.putArray("direct").add(0).add(0);
+    ArrayNode sizes = report.putArray("sizes");
+    for (long size : tally.sizes) {
+      sizes.add(size);
+    }
+    return call("Delivered", report.put("timed_out", false)).put("reply", false);
+  }
+
+  /** What a Python worker needs to read on (streaming/task.py, {@code read_rest}): an InputPartition of a text of JSON, pickled. */
+  static byte[] begun(SlotPartition slot, Claimed claimed, long[] positions, Tally tally, boolean timedOut) {
+    ObjectNode begun = JSON.createObjectNode().put("slot", PythonSource.pickled(slot.python()));
+    begun.set("claimed", claimed.reply());
+    ArrayNode reached = begun.putArray("positions"), sizes = begun.putArray("sizes");
+    for (int i = 0; i < positions.length; i++) {
+      reached.add(positions[i]);
+      sizes.add(tally.sizes[i]);
+    }
+    begun.putArray("agent").add(tally.rows).add(tally.bytes);
+    byte[] text = begun.put("timed_out", timedOut).toString().getBytes(StandardCharsets.UTF_8);
+    byte[] type = "\u0080\u0002cpyspark.sql.datasource\nInputPartition\nX".getBytes(StandardCharsets.ISO_8859_1); // PROTO 2, GLOBAL, BINUNICODE
+    byte[] call = "\u0085R.".getBytes(StandardCharsets.ISO_8859_1); // TUPLE1, REDUCE, STOP (pickletools)
+    ByteBuffer pickled = ByteBuffer.allocate(type.length + Integer.BYTES + text.length + call.length).order(ByteOrder.LITTLE_ENDIAN);
+    return pickled.put(type).putInt(text.length).put(text).put(call).array();
+  }
+
+  private static ObjectNode call(String action, ObjectNode body) {
+    return JSON.createObjectNode().put("action", action).put("body", body.toString());
+  }
+
+  static Claimed claimed(byte[] body) throws IOException {
+    JsonNode reply = object(body, 0);
+    List<Range> ranges = new ArrayList<>();
+    for (JsonNode range : reply.path("ranges")) {
+      Range read = new Range(range.path(0).asText(), range.path(1).asInt(), range.path(2).asLong(-1), range.path(3).asLong(-1));
+      if (read.start < 0 || read.end < read.start) {
+        throw new MalformedAnswer("a range that ends before it starts");
+      }
+      ranges.add(read);
+    }
+    return new Claimed(ranges, reply, reply.path("agent").asBoolean(), reply.path("error").asText(""), reply.path("message").asText(""));
+  }
+
+  /** A step about {@code ranges}.  Raises MalformedAnswer for one that is about none of them. */
+  static Step step(byte[] body, int from, List<Range> ranges) throws IOException {
+    JsonNode step = object(body, from), positions = step.path("positions"), sizes = step.path("sizes");
+    boolean hasRows = step.path("rows").asBoolean();
+    if (hasRows && sizes.size() != positions.size()) {
+      throw new MalformedAnswer(sizes.size() + " sizes of " + positions.size() + " ranges");
+    }
+    List<Position> moved = new ArrayList<>();
+    for (int i = 0; i < positions.size(); i++) {
+      int place = place(positions.get(i), ranges);
+      long offset = positions.get(i).path(1).asLong(-1);
+      if (offset < ranges.get(place).start || offset > ranges.get(place).end) {
+        throw new MalformedAnswer("a range that stands outside of itself");
+      }
+      moved.add(new Position(place, offset, hasRows ? sizes.get(i).asLong() : 0));
+    }
+    List<Integer> missed = new ArrayList<>();
+    for (JsonNode miss : step.path("missed")) {
+      missed.add(place(miss, ranges));
+    }
+    return new Step(moved, missed, hasRows);
+  }
+
+  private static int place(JsonNode pair, List<Range> ranges) throws MalformedAnswer {
+    int place = pair.path(0).asInt(-1);
+    if (place < 0 || place >= ranges.size()) {
+      throw new MalformedAnswer("place " + place + " of " + ranges.size() + " ranges");
+    }
+    return place;
+  }
+
+  private static JsonNode object(byte[] body, int from) throws IOException {
+    try {
+      JsonNode read = JSON.readTree(body, from, body.length - from);
+      if (read != null && read.isObject()) {
+        return read;
+      }
+    } catch (JsonProcessingException e) {
+      throw new MalformedAnswer("no JSON at byte " + e.getLocation().getByteOffset()); // its own words quote the text
+    }
+    throw new MalformedAnswer("it is no object");
+  }
+
+  /** Rows and bytes that a task got from its agent, for the report. */
+  static final class Tally {
+    final long[] sizes;
+    long rows;
+    long bytes;
+
+    Tally(int ranges) {
+      sizes = new long[ranges];
+    }
+  }
+
+  /** Bytes of an agent that are no answer; the message says why, and quotes none of them. */
+  static final class MalformedAnswer extends AgentConnection.AgentLost {
+    private static final long serialVersionUID = 1;
+
+    MalformedAnswer(String reason) {
+      super("its answer is malformed: " + reason);
+    }
+  }
+}
