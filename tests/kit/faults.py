@@ -11,12 +11,18 @@ Usage::
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 from tests.kit.waiting import wait_until
 
 INSIDE = Path(__file__).parent / "inside"
+OVERWRITTEN = {
+    "COHORT_OVERWRITE": "1",
+    "PYTHONPATH": os.pathsep.join(filter(None, (str(INSIDE), os.environ.get("PYTHONPATH")))),
+}
+"""The environment of agents that write 0xFF over all memory that a task gives back: who keeps a reference finds no record's bytes."""
 
 
 class Faults:
@@ -29,7 +35,7 @@ class Faults:
 
     def environment(self) -> dict[str, str]:
         """What the application's environment has to have."""
-        return {"COHORT_FAULTS": str(self._directory), "PYTHONPATH": str(INSIDE)}
+        return OVERWRITTEN | {"COHORT_FAULTS": str(self._directory)}
 
     def arm(self, what: str) -> None:
         """The next agent to come there gets the signal of this name; once."""

@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from sparkcohort.streaming.installation import jar_path
+
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / "jars"
 # For short-lived JVMs.  Without counters for jps: all that are process 1 of a container would write the same file, and say so.
@@ -34,3 +36,8 @@ def java() -> str:
     if found is None:
         raise FileNotFoundError("no java on PATH: run `make jars`, or install a Java 17 runtime")
     return found
+
+
+def reader_jar() -> list[Path]:
+    """The jar of the reader in the JVM, with which tests run; none with COHORT_READER=python, which tests the other reader."""
+    return [] if os.environ.get("COHORT_READER") == "python" else [jar_path()]

@@ -34,7 +34,7 @@ import psutil
 from tests.kit import processes
 from tests.kit.class_archives import quick
 from tests.kit.driver import ARGUMENTS, CONF, EVENTS
-from tests.kit.jars import ROOT, jars
+from tests.kit.jars import ROOT, jars, reader_jar
 from tests.kit.spark_home import archives, spark_home
 from tests.kit.waiting import wait_until
 
@@ -89,8 +89,8 @@ class Driver:
         self._settings = QUIET | _memory(master) | {"spark.master": master} | dict(conf or {})
         # Executors' folders, in the place that all runs share, are named after the application.
         self._settings["spark.deploy.appIdPattern"] = f"app-{self.run_id}-%s-%04d"
-        if kafka:
-            self._settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark-kafka"))
+        brought = [*(jars("spark-kafka") if kafka else ()), *reader_jar()]
+        self._settings.setdefault("spark.jars", ",".join(map(str, brought)))
         self._arguments = dict(arguments or {})
         self._extra_env = dict(env or {})
         self._zipped = zipped

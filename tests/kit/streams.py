@@ -35,7 +35,8 @@ from pyspark.sql.types import StructType
 
 from tests.kit import delivery
 from tests.kit.broker import Cluster
-from tests.kit.jars import jars
+from tests.kit.faults import OVERWRITTEN
+from tests.kit.jars import jars, reader_jar
 from tests.kit.spark import QUIET
 from tests.kit.spark_home import spark_home
 from tests.kit.tier import of_tier
@@ -61,7 +62,8 @@ Transform = Callable[[DataFrame], DataFrame]
 @contextmanager
 def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
     """A session of this process with Spark's own Kafka source beside ours, and its JVM."""
-    settings = QUIET | {"spark.jars": ",".join(map(str, jars("spark-kafka"))), "spark.local.dir": str(scratch)}
+    brought = ",".join(map(str, [*jars("spark-kafka"), *reader_jar()]))
+    settings = QUIET | {"spark.jars": brought, "spark.local.dir": str(scratch)}
     settings[CHECKPOINT_FILES] = WITHOUT_PROCESSES
     builder = SparkSession.builder.master(master).appName("tests").config("spark.sql.session.timeZone", "UTC")
     for key, value in settings.items():
@@ -69,6 +71,7 @@ def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
     # Inherited by the JVM and by every Python that it starts: what is installed counts, not the folder we are in.
     env = {"PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
     env["SPARK_HOME"] = str(spark_home())
+    env |= OVERWRITTEN
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)

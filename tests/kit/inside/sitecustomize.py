@@ -1,5 +1,7 @@
 """A fault inside a member agent, at a place that no signal from outside can hit; see ``tests.kit.faults``.
 
+With COHORT_OVERWRITE, memory that a task has given back is overwritten.
+
 On the executors' PYTHONPATH this runs when any Python starts there, and does nothing unless that Python is an agent.
 """
 
@@ -51,5 +53,22 @@ def install(directory: Path) -> None:
     task_server._send = send
 
 
+def overwrite_returned_buffers() -> None:
+    """Write 0xFF over each buffer that comes back: who still reads it reads what no record has."""
+    from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer
+
+    take_back = BufferProducer.take_back
+
+    def overwrite_and_take(self: BufferProducer, numbers: bytes) -> None:
+        take_back(self, numbers)
+        for number in numbers:
+            memory = self._buffers[number].memory
+            memoryview(memory).cast("B")[:] = b"\xff" * memory.size
+
+    BufferProducer.take_back = overwrite_and_take  # type: ignore[method-assign]
+
+
+if "COHORT_OVERWRITE" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
+    overwrite_returned_buffers()
 if "COHORT_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
     install(Path(os.environ["COHORT_FAULTS"]))

@@ -40,7 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def slot_of(world: World, plan: str, index: int = 0) -> SlotPartition:
     """An input partition of one of the world's plans."""
-    return SlotPartition(Run("run", "127.0.0.1", world.server.port, world.authority.client), plan, index)
+    return SlotPartition(Run("run", "127.0.0.1", world.server.port, world.authority.client), plan, index, 10.0)
 
 
 def reader_of(world: World) -> SlotReader:

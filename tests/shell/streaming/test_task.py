@@ -79,7 +79,7 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     server.start()
     options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"})
     run = Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN))
-    desk, tally, rows = _SlotClient(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
+    desk, tally, rows = _SlotClient(options, SlotPartition(run, "plan", 0, 10.0)), _Tally(), list[tuple[int, int]]()
     desk._agent = TaskClient(name, TOKEN, 30)
     try:
         with closing(desk.from_agent(ClaimReply(planned_starts=(100, 5, 0), sequence=1), RANGES, tally)) as pieces:
@@ -116,7 +116,7 @@ def test_a_tasks_lines_are_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(task, "check_session", end)
     for group in ("g", "h"):
         options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": group})
-        slot = SlotPartition(Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN)), "plan", 0)
+        slot = SlotPartition(Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN)), "plan", 0, 10.0)
         with pytest.raises(CohortError, match="enough"):
             next(task.read_slot(options, slot))
         (handler,) = ours.handlers
@@ -128,7 +128,7 @@ def test_a_tasks_lines_are_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None
 def _claiming(port: int, token: Credentials, session_timeout_ms: int) -> _SlotClient:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
     options = parse({**given, "session.timeout.ms": str(session_timeout_ms)})
-    return _SlotClient(options, SlotPartition(Run("run", "127.0.0.1", port, token), "plan", 0))
+    return _SlotClient(options, SlotPartition(Run("run", "127.0.0.1", port, token), "plan", 0, 10.0))
 
 
 def test_a_coordinator_that_is_silent_is_waited_for() -> None:

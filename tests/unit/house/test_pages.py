@@ -257,6 +257,7 @@ def test_every_room_stands_in_the_map() -> None:
     named = [row[0].strip("`") for row in rows(section((DOCS / "architecture.md").read_text(), "rooms"))]
     rooms = {str(path.parent.relative_to(ROOT)) for folder in CODE for path in (ROOT / folder).rglob("__init__.py")}
     rooms |= {str(path.parent.relative_to(ROOT)) for path in (ROOT / "native").rglob("*.c")}
+    rooms |= {str(path.parents[2].relative_to(ROOT)) for path in ROOT.glob("*/src/sparkcohort/*.java")}
     assert sorted(named) == sorted(rooms - {"runtime", "runtime/shell"})
 
 

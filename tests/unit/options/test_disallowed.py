@@ -42,11 +42,10 @@ def test_what_is_not_listed_is_allowed(listed: str) -> None:
     check_allowed(parse({**LEAST, "kafka.fetch.min.bytes": "1"}, "batches").kafka_names, listed)
 
 
-def test_a_task_goes_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_goes_by_its_session() -> None:
     """Where the driver's process could not find the list."""
     options = parse({**STREAM, "kafka.max.poll.records": "1"})
     session_zone.check_session(options)
-    monkeypatch.setattr(session_zone, "local_property", {session_zone.DISALLOWED: "max.poll.records"}.get)
     with pytest.raises(OptionError, match="records is not allowed"):
-        session_zone.check_session(options)
+        session_zone.check_session(options, {session_zone.DISALLOWED: "max.poll.records"}.get)
     assert session_zone.DISALLOWED == SETTING
