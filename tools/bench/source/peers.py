@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.kit.jars import jars
+from tests.kit.jars import jars, reader_jar
 from tools.spark import session
 
 TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
@@ -67,6 +67,7 @@ def application(
     master: str, directory: Path, settings: Mapping[str, str] | None = None
 ) -> AbstractContextManager[SparkSession]:
     """A Spark application (see ``tools.spark.session``) with the peer's jars, and ``settings`` besides."""
-    archives = [str(jar) for part in ("spark-kafka", "spark-values") for jar in jars(part)]
+    brought = [jar for part in ("spark-kafka", "spark-values") for jar in jars(part)]
+    archives = [str(jar) for jar in (*brought, *reader_jar())]
     given = {"spark.driver.memory": "2g", "spark.jars": ",".join(archives)}
     return session(master, directory, given | dict(settings or {}))
