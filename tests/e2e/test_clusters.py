@@ -96,7 +96,8 @@ def test_a_driver_that_is_asked_to_end(broker: Broker, topic: str, tmp_path: Pat
         assert application.driver.end(60) == -signal.SIGTERM, application.driver.log_tail()
         assert application.driver.settle(60) == []
     commits = sorted(path.name for path in (query.checkpoint / "commits").glob("[0-9]*"))
-    assert (commits, set(broker.admin.committed(topic).values())) == (["0", "1"], {200})
+    assert commits == ["0", "1"]
+    assert set(broker.admin.committed(topic).values()) <= {200, 400}, "the end of batch 1, or still that of batch 0"
 
 
 @pytest.mark.timeout(600)
