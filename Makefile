@@ -124,7 +124,7 @@ wheel: venv ## the wheel, into dist/
 wheel-tools: ## the compiler and the auditors of the wheels that ship
 	@tools/bootstrap.sh wheels
 
-wheels: wheel-tools ## the wheels that ship (manylinux, musllinux; x86-64, aarch64) and the sdist, into dist/, looked through: ARGS="--only musllinux-aarch64"
+wheels: venv wheel-tools ## the wheels that ship (manylinux, musllinux; x86-64, aarch64) and the sdist, into dist/, looked through: ARGS="--only musllinux-aarch64"
 	@tools/bootstrap.sh foreign
 	@.venv-wheels/bin/python -P tools/wheels $(ARGS)
 

@@ -78,9 +78,11 @@ def _register_source(spark: SparkSession) -> None:
 
 def _add_jar(spark: SparkSession) -> None:
     """Make the reader in the JVM known; where a platform forbids jars, Python reads."""
-    jar = import_module("sparkcohort.streaming.installation").jar_path()
     try:
+        jar = import_module("sparkcohort.streaming.installation").jar_path()
         spark.sql(f"ADD JAR '{jar.as_uri()}'")
+    except CohortError as error:
+        log.warning("Python workers read the rows: %s", error)
     except (PySparkException, Py4JError) as error:
         log.warning("Spark takes no jar here, so Python workers read the rows: %s", _reason(str(error)))
 

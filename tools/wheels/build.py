@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "pyspark_cohort.py")
 ROOMS = ("assignors", "cli", "dashboards", "native", "runtime", "sparkcohort", "streaming")
 SOURCES = Path(".cache", "sources")
+JAR = Path("sparkcohort", "jars", "cohort.jar")
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 CACHE = ROOT / ".cache" / "zig"
 BUILD_S, MUSL_S, GIT_S = 900, 300, 30
@@ -50,6 +51,10 @@ def make_sdist(folder: Path, time: int) -> Path:
         shutil.copyfile(ROOT / name, tree / name, follow_symlinks=False)
     if (ROOT / SOURCES).is_dir():  # setup.py says what to do where they are not
         shutil.copytree(ROOT / SOURCES, tree / SOURCES)
+    if not (ROOT / JAR).is_file():
+        raise BuildError(f"there is no {JAR}, which the wheels bring: make venv makes it")
+    (tree / JAR).parent.mkdir(parents=True)
+    shutil.copyfile(ROOT / JAR, tree / JAR)
     made = _hook("build_sdist", tree, folder, {"SOURCE_DATE_EPOCH": str(time)})
     _plain_tar(made, time)
     return made
