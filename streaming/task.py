@@ -112,14 +112,18 @@ def read_rest(options: SourceOptions, text: str) -> Iterator[pa.RecordBatch]:
     ranges = begun.claimed.ranges
     sizes = {item.tp: size for item, size in zip(ranges, begun.sizes, strict=True)}
     tally = _Tally(agent=list(begun.agent), timed_out=begun.timed_out, sizes=sizes)
-    reached = zip(ranges, begun.positions, strict=True)
-    remaining = [item._replace(start=offset) for item, offset in reached if offset < item.end]
+    remaining = _unread(ranges, begun.positions)
     try:
         yield from packed(slot_client.directly(remaining, begun.claimed.ids, tally))
         slot_client.report(list(ranges), tally)
     finally:
         slot_client.close()
         keep_imports()
+
+
+def _unread(ranges: Iterable[Range], positions: Iterable[int]) -> list[Range]:
+    """What remains of ranges that were read up to these offsets."""
+    return [item._replace(start=offset) for item, offset in zip(ranges, positions, strict=True) if offset < item.end]
 
 
 def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) -> Iterator[pa.RecordBatch]:
@@ -194,7 +198,7 @@ class _SlotClient:
         except AgentTimeout:
             tally.timed_out = True
             self._claims_through_agent = self._reports_through_agent = False
-        return [item._replace(start=offset) for item, offset in zip(ranges, stands, strict=True) if offset < item.end]
+        return _unread(ranges, stands)
 
     def directly(self, ranges: list[Range], ids: dict[str, str], tally: _Tally) -> Iterator[pa.RecordBatch]:
         """Read ranges from Kafka; where this executor doesn't reach a leader, through the driver."""

@@ -28,9 +28,8 @@ def compile_sources(compiler: Path, folder: Path) -> None:
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         raise SystemExit("tools/jar.py: needs PySpark, whose jars it compiles against")
-    class_path = Path(pyspark.origin).parent / "jars" / "*"
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    jars = os.pathsep.join(map(str, sorted(class_path.parent.glob("*.jar"))))
+    jars = os.pathsep.join(map(str, sorted((Path(pyspark.origin).parent / "jars").glob("*.jar"))))
     command = [java, "-jar", compiler, *OPTIONS, "-cp", jars, "-d", folder, SOURCES]
     if subprocess.run(command, check=False, timeout=300).returncode:
         raise SystemExit("tools/jar.py: jvm/src does not compile (see above)")

@@ -210,9 +210,11 @@ def fetch_request(
         return _array(topics, flexible=flexible)
 
     head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *request.session)
-    asked = encode_topics((key, _encode_partition(key[1], one, flexible)) for key, one in request.partitions.items())
-    removed = encode_topics((key, _INT.pack(key[1])) for key in sorted(request.forgotten))
-    return head + asked + removed + _string(rack, flexible=flexible) + tags
+    wanted_topics = encode_topics(
+        (key, _encode_partition(key[1], one, flexible)) for key, one in request.partitions.items()
+    )
+    forgotten_topics = encode_topics((key, _INT.pack(key[1])) for key in sorted(request.forgotten))
+    return head + wanted_topics + forgotten_topics + _string(rack, flexible=flexible) + tags
 
 
 def _encode_partition(index: int, one: FetchPartition, flexible: bool) -> bytes:

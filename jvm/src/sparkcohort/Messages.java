@@ -22,13 +22,13 @@ final class Messages {
   record Range(String topic, int partition, long start, long end) {}
 
   /** The answer to a claim; {@code reply} as it came. */
-  record Claimed(List<Range> ranges, JsonNode reply, boolean agent, String error, String message) {}
+  record Claimed(List<Range> ranges, JsonNode reply, boolean agent, String error) {}
 
   /** How far one range has come with a step, and the bytes of its rows. */
   record Position(int place, long offset, long size) {}
 
-  /** One step of an agent's answer: {@code missed} are places of ranges that it won't serve. */
-  record Step(List<Position> positions, List<Integer> missed, boolean hasRows) {}
+  /** One step of an agent's answer; a range that the agent won't serve stays where it is. */
+  record Step(List<Position> positions, boolean hasRows) {}
 
   /** A request as it is sent: a length, then JSON that begins with the token, which the agent checks before all else. */
   static ByteBuffer request(String token, ObjectNode fields) throws IOException {
@@ -101,7 +101,7 @@ final class Messages {
       }
       ranges.add(read);
     }
-    return new Claimed(ranges, reply, reply.path("agent").asBoolean(), reply.path("error").asText(""), reply.path("message").asText(""));
+    return new Claimed(ranges, reply, reply.path("agent").asBoolean(), reply.path("error").asText(""));
   }
 
   /** A step about {@code ranges}.  Raises MalformedAnswer for one that is about none of them. */
@@ -120,11 +120,10 @@ final class Messages {
       }
       moved.add(new Position(place, offset, hasRows ? sizes.get(i).asLong() : 0));
     }
-    List<Integer> missed = new ArrayList<>();
     for (JsonNode miss : step.path("missed")) {
-      missed.add(place(miss, ranges));
+      place(miss, ranges);
     }
-    return new Step(moved, missed, hasRows);
+    return new Step(moved, hasRows);
   }
 
   private static int place(JsonNode pair, List<Range> ranges) throws MalformedAnswer {
