@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import ConsumerGroupDescription
+from confluent_kafka.admin import MemberDescription
 from msgspec.structs import replace
 
 from sparkcohort.cli.client_config import client_config
@@ -18,7 +18,6 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion, topic_ids
 from sparkcohort.runtime.kafka.fetch_messages import Metadata
 from sparkcohort.runtime.kafka.run_epoch import NO_RECORD, encode, latest
-from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.list_offsets import ask_leaders
@@ -117,21 +116,8 @@ class KafkaGroup:
         answers, reasons = ask_leaders(self._cluster, Layout(leaders), specs, TIMEOUT_S, committed=False)
         return {tp: end.offset for tp, end in answers.items()}, reasons
 
-    def start_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The first offset of each log."""
-        return self._all_offsets(partitions, EARLIEST)
-
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The offset after the last record of each log."""
-        return self._all_offsets(partitions, LATEST)
-
-    def offsets_at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
-        """The offset of the first record at or after a time; without one, the end of the log."""
-        offsets = self._all_offsets(partitions, time_ms)
-        ends = self.end_offsets([tp for tp, offset in offsets.items() if offset < 0])
-        return {tp: ends.get(tp, offset) for tp, offset in offsets.items()}
-
-    def _all_offsets(self, partitions: Collection[TopicPartition], spec: int) -> Offsets:
+    def offsets(self, partitions: Collection[TopicPartition], spec: int) -> Offsets:
+        """As ``list_offsets``, of all of these partitions."""
         offsets, reasons = self.list_offsets(partitions, spec)
         if reasons:
             tp, reason = min(reasons.items())
@@ -140,18 +126,17 @@ class KafkaGroup:
 
     # --- the group -------------------------------------------------------------------------------------
 
-    def description(self) -> ConsumerGroupDescription | None:
-        """State and members; None: Kafka doesn't know the group."""
+    def members(self) -> list[MemberDescription]:
+        """The group's members; none where Kafka doesn't know the group."""
 
-        def fetch() -> ConsumerGroupDescription | None:
+        def fetch() -> list[MemberDescription]:
             futures = group_requests.describe_groups(self.admin, [self.name])
             try:
-                group: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
+                return list(futures[self.name].result(TIMEOUT_S + 1).members)
             except KafkaException as error:
                 if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
-                    return None
+                    return []
                 raise
-            return None if str(group.state.name) == "DEAD" else group
 
         return self._do(fetch)
 

@@ -15,6 +15,7 @@ from sparkcohort.cli.lag_figures import Lag, Lags, find_excesses, parse_limit, t
 from sparkcohort.cli.live_runs import ask_runs, status_of
 from sparkcohort.runtime.batches.record_ages import RecordAges
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka.fetch.first_answers import read_first_records
 
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
@@ -102,7 +103,7 @@ def _of_kafka(group: KafkaGroup) -> Lags:
     committed = {tp: offset for tp, (offset, _) in group.committed().items()}
     if not committed:
         raise CohortError(f"group {group.name} has committed nothing: there is no such group, or it has not read yet")
-    ends, ages = group.end_offsets(committed), RecordAges()
+    ends, ages = group.offsets(committed, LATEST), RecordAges()
     lagging = {tp: offset for tp, offset in committed.items() if ends[tp] > offset}
     for first_records in read_first_records(group.conf, dict(sorted(lagging.items())[:MOST_READ]), READ_S):
         for tp, record in first_records:

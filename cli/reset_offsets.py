@@ -12,6 +12,7 @@ from sparkcohort.cli import printing, views
 from sparkcohort.cli.kafka_group import KafkaGroup, Offsets, open_group
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import latest
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 Committed = Mapping[TopicPartition, tuple[int, str]]
@@ -118,11 +119,13 @@ def _new_offsets(
 ) -> Offsets:
     match target:
         case "to_earliest":
-            return group.start_offsets(partitions)
+            return group.offsets(partitions, EARLIEST)
         case "to_latest":
-            return group.end_offsets(partitions)
+            return group.offsets(partitions, LATEST)
         case "to_datetime":
-            return group.offsets_at_time(partitions, value)
+            offsets = group.offsets(partitions, value)
+            ends = group.offsets([tp for tp, offset in offsets.items() if offset < 0], LATEST)
+            return {**offsets, **ends}
         case "to_offset":
             return _clamp_offsets(group, dict.fromkeys(partitions, value))
     if missing := [f"{tp.topic}-{tp.partition}" for tp in partitions if tp not in committed]:
@@ -133,7 +136,7 @@ def _new_offsets(
 
 def _clamp_offsets(group: KafkaGroup, offsets: Offsets) -> Offsets:
     """Each offset, or the nearest one that its log has (Kafka: ``checkOffsetsRange``)."""
-    starts, ends = group.start_offsets(offsets), group.end_offsets(offsets)
+    starts, ends = group.offsets(offsets, EARLIEST), group.offsets(offsets, LATEST)
     return {tp: max(starts[tp], min(offset, ends[tp])) for tp, offset in offsets.items()}
 
 
@@ -156,12 +159,10 @@ def topic_partitions(texts: Iterable[str], sizes: Mapping[str, int]) -> list[Top
 
 def _refuse_members(group: KafkaGroup) -> None:
     """Raise CohortError while the group has members: their next commits would undo the reset."""
-    description = group.description()
-    if description is not None and description.members:
-        names = [
-            f"{each.group_instance_id or each.member_id} ({each.client_id} on {each.host})"
-            for each in description.members
-        ]
+    names = [
+        f"{each.group_instance_id or each.member_id} ({each.client_id} on {each.host})" for each in group.members()
+    ]
+    if names:
         raise CohortError(
             f"group {group.name} has members, and offsets move only without any: {views.first_names(names, MOST_NAMED)}; stop them, and "
             "wait until the session of a driver that has just ended is over (kafka.session.timeout.ms, 45 s)"

@@ -5,17 +5,19 @@ A part that is made stands between ``<!-- name:begin -->`` and ``<!-- name:end -
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from contextlib import redirect_stdout
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
-from sparkcohort.cli.main import cli
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription
+from sparkcohort.cli import views
+from sparkcohort.cli.simulate import views as simulate_views
+from sparkcohort.cli.simulate.case import Case
+from sparkcohort.cli.simulate.changes import change_members
+from sparkcohort.cli.simulate.outcome import simulate
 from sparkcohort.runtime.group.table import DIFFERENCES, TABLE, Effect, GroupState, Input, Row, diagram
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.driver.metric_specs import METRICS
@@ -30,7 +32,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
 DOCS: Final = ROOT / "docs"
 PAGES: Final = (README, *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")))
-SIMULATED = (("--members", "-executor-3", "--members", "+1@a"),)
+SIMULATED: Final = ("--members", "-executor-3", "--members", "+1@a")
 EXAMPLES: Final = {
     "pipeline": (README, "pipeline.py"),
     "listener": (DOCS / "guides/who-reads-what.md", "audit.py"),
@@ -167,17 +169,24 @@ def example(name: str) -> str:
 
 
 def simulated() -> str:
-    """What the command answers to the page's own case, fenced, with the commands above their answers."""
-    case = section(SIMULATE.read_text(), "case").removeprefix("```json\n").removesuffix("\n```")
-    blocks = []
-    for arguments in SIMULATED:
-        out = io.StringIO()
-        with TemporaryDirectory() as folder, redirect_stdout(out):
-            path = Path(folder) / "case.json"
-            path.write_text(case)
-            cli(["simulate", "--input", str(path), *arguments], prog_name="cohort", standalone_mode=False)
-        blocks.append(f"$ cohort simulate --input case.json {' '.join(arguments)}\n{out.getvalue()}")
-    return "```\n" + "\n".join(blocks) + "```"
+    """What the command answers about a small group, fenced, with the command above its answer."""
+    owned = {"executor-1": (0, 2, 4), "executor-2": (1, 3, 5), "executor-3": (6, 7)}
+    members = {
+        name: MemberSubscription(
+            ("orders",), tuple(("orders", number) for number in mine), 5, rack="b" if mine[0] else "a"
+        )
+        for name, mine in owned.items()
+    }
+    base = Case({"orders": 8}, members, {"orders": [("a",), ("b",)] * 4})
+    changed = change_members(base, SIMULATED[1::2])
+    view = simulate_views.members(base, changed, simulate(base, changed, ASSIGNORS["cooperative-sticky"]))
+    lines = (
+        f"$ cohort simulate --group billing {' '.join(SIMULATED)}",
+        *view.heading,
+        views.as_text(view),
+        *view.totals,
+    )
+    return "\n".join(("```", *lines, "```"))
 
 
 PROTOCOL: Final = DOCS / "audit/group-protocol.md"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 import pytest
+from confluent_kafka import Consumer
 
 from sparkcohort.cli import kafka_group, reset_offsets
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, decode, encode
@@ -15,7 +19,7 @@ from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
-from tests.shell.cli.test_simulate import consumers
+from tests.kit.waiting import wait_until
 
 FORMS = (
     ("--to-earliest",),
@@ -39,6 +43,27 @@ def group(broker: Broker, topic: str) -> str:
     name = f"g-{topic}"
     broker.admin.commit(name, topic, {0: 10, 1: 10})
     return name
+
+
+@contextmanager
+def consumers(bootstrap: str, group: str, topic: str) -> Iterator[list[Consumer]]:
+    """Two members of a group that have settled on two partitions each."""
+    conf: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
+    conf |= {"partition.assignment.strategy": "cooperative-sticky", "auto.offset.reset": "earliest"}
+    both = [Consumer({**conf, "client.id": name}) for name in ("left", "right")]
+
+    def settled() -> bool:
+        for each in both:
+            each.poll(0.05)
+        return all(len(each.assignment()) == 2 for each in both)
+
+    try:
+        for each in both:
+            each.subscribe([topic])
+        wait_until(settled, 30, "two partitions each")
+        yield both
+    finally:
+        both.clear()  # not by ``close``, which at times never ends: see GroupMembership
 
 
 def test_a_group_with_members_is_left_alone(broker: Broker, topic: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Self
 import pytest
 
 from sparkcohort.cli.kafka_group import KafkaGroup
-from sparkcohort.cli.simulate.live_case import case_of_kafka
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -193,7 +192,7 @@ def _refusal(options: dict[str, str], name: str) -> str:
 def _unseen(conf: dict[str, str], group: str, name: str) -> str:
     """What somebody is told who only wants to look at the group."""
     with pytest.raises(CohortError) as caught, closing(KafkaGroup(group, conf)) as looked_at:
-        case_of_kafka(looked_at)
+        looked_at.members()
     assert caught.value.error == name
     return str(caught.value)
 

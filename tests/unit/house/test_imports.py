@@ -20,7 +20,7 @@ PURE_MODULES = {
     "sparkcohort.streaming.planner",
     "sparkcohort.streaming.source_offsets",
     *(f"sparkcohort.cli.checkpoint.{name}" for name in ("logs", "positions", "repairs")),
-    *(f"sparkcohort.cli.simulate.{name}" for name in ("case", "changes", "outcome", "owned_partitions")),
+    *(f"sparkcohort.cli.simulate.{name}" for name in ("case", "changes", "outcome")),
 }
 VALUES = {"msgspec.Struct", "msgspec.field", "msgspec.structs.replace"}
 CLOCKS_AND_WORLD = {"time", "random", "threading", "socket", "logging", "subprocess", "os"}
