@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 import click
-from rich.console import Console
 
 from sparkcohort.cli import views
 from sparkcohort.runtime.errors import CohortError
@@ -59,10 +59,10 @@ def print_answers(answers: Sequence[views.View], failures: Sequence[str], kind: 
 def _print_table(view: views.View) -> None:
     for line in view.heading:
         click.echo(views.printable(line))
-    if sys.stdout.isatty() and view.rows:
-        console = Console()
-        view = views.for_terminal(view, console.width)
-        console.print(views.render(view, console.width))
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        view = views.for_terminal(view, width)
+        click.echo(views.render(view, width))
     else:
         click.echo(views.as_text(view))
     for line in view.totals:

@@ -1,7 +1,7 @@
 """The views of the ``cohort`` command: tables of a run's status, in the columns of Kafka's own command.
 
-A view is columns and rows of plain values (None: unknown).  It is printed as padded text for a pipe, where nothing is ever
-cut, as a table for a terminal, or a block a row if the table is too wide, or as JSON.
+A view is columns and rows of plain values (None: unknown).  It is printed as padded text, where nothing is ever cut, on a
+terminal that is too narrow for that as a block a row, or as JSON.
 Columns: Kafka's ``ConsumerGroupCommand`` (4.2); those behind ``verbose`` are Cohort's.
 """
 
@@ -10,13 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Final
-
-from rich.table import Table
-from rich.text import Text
 
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.text import counted
@@ -69,11 +67,6 @@ STATE_VERBOSE: Final = (
 MOST_NAMED: Final = 5  # partitions of one reason
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID", "HOST")
 
-_NUMBERS: Final = {
-    *("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES", "AGE"),
-    *("LOAD-SHARE", "RECORDS/S", "BYTES/S", "BACKLOG"),
-}
-
 _RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", "+GAINED", "-LOST", "GIVES-UP"}
 
 
@@ -82,8 +75,8 @@ class View:
     """A table: the names of its columns and its rows.
 
     ``objects`` are the rows as JSON if that is more than the cells.  If a terminal is too narrow, the columns of ``narrow``
-    are left out, one after the other.  If that is not enough, each row becomes a block; rows of ``words`` are folded
-    instead.  ``heading`` and ``totals`` are the lines above and under a table.  ``notes`` are lines for standard error.
+    are left out, one after the other.  If that is not enough, each row becomes a block; rows of ``words`` are left to
+    the terminal.  ``heading`` and ``totals`` are the lines above and under a table.  ``notes`` are lines for standard error.
     """
 
     columns: tuple[str, ...]
@@ -374,47 +367,33 @@ def duration(ms: float) -> str:
 
 
 def as_text(view: View) -> str:
-    """Padded columns, one line a row, for pipes and files: no colours, nothing cut or wrapped."""
+    """Padded columns, one line a row: nothing cut or wrapped."""
     lines = [view.columns, *(tuple(map(_cell, row)) for row in view.rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(view.columns))]
     padded = (" ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(line.rstrip() for line in padded)
 
 
-def as_table(view: View) -> Table:
-    """A table for a terminal; what does not fit is folded, never cut."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in view.columns:
-        right = name in _NUMBERS or name.startswith("#") or name.endswith("-MS")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+def as_blocks(view: View, width: int) -> str:
+    """Each row as a block of lines with a name and a known value each; a long value goes on under itself, no number is broken."""
+    place = max(map(len, view.columns)) + 1
+    fold = textwrap.TextWrapper(width, subsequent_indent=" " * place, break_long_words=False, break_on_hyphens=False)
+    blocks = []
     for row in view.rows:
-        table.add_row(*(_styled(name, value) for name, value in zip(view.columns, row, strict=True)))
-    return table
-
-
-def as_blocks(view: View) -> Table:
-    """Each row as a block of lines with a name and a known value each, for a view that is too wide for the terminal."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for place, row in enumerate(view.rows):
-        if place:
-            table.add_row("", "")
-        for name, value in zip(view.columns, row, strict=True):
-            if value is not None:
-                spaced = str(value).replace(",", ", ") if name in _RANGES else value  # so that no number is broken
-                table.add_row(name, _styled(name, spaced))
-    return table
+        pairs = [(name, _cell(value)) for name, value in zip(view.columns, row, strict=True) if value is not None]
+        texts = [name.ljust(place) + (text.replace(",", ", ") if name in _RANGES else text) for name, text in pairs]
+        blocks.append("\n".join(map(fold.fill, texts)))
+    return "\n\n".join(blocks)
 
 
 def fits(view: View, width: int) -> bool:
-    """Whether the table fits into ``width`` columns without folding."""
-    return max(map(len, as_text(view).splitlines())) + len(view.columns) <= width
+    """Whether the table fits into ``width`` columns."""
+    return max(map(len, as_text(view).splitlines())) <= width
 
 
-def render(view: View, width: int) -> Table:
-    """A view that has rows, for a terminal of ``width`` columns; no number and no name is broken."""
-    return as_table(view) if view.words or fits(view, width) else as_blocks(view)
+def render(view: View, width: int) -> str:
+    """A view for a terminal of ``width`` columns; no number and no name is broken."""
+    return as_text(view) if view.words or fits(view, width) else as_blocks(view, width)
 
 
 def as_json(view: View) -> str:
@@ -449,14 +428,3 @@ def _cell(value: object) -> str:
 def printable(words: str) -> str:
     """The text on one line without control characters: it may come from a member, and must not steer the terminal."""
     return "".join(character if character.isprintable() else "?" for character in words)
-
-
-def _styled(column: str, value: object) -> Text:
-    style = ""
-    if column == "LAG" and isinstance(value, int):
-        style = "yellow" if value else "green"
-    elif column == "STATE":
-        style = "green" if value == "Stable" else "yellow"
-    elif column == "RESULT":
-        style = "green" if value == "ok" else "red" if str(value).startswith("failed") else "yellow"
-    return Text(_cell(value), style=style)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -94,7 +93,7 @@ def test_what_does_not_go_together(home: Path, arguments: list[str]) -> None:
 @pytest.mark.parametrize("flags", [["--members"]])
 def test_eighty_columns(home: Path, flags: list[str]) -> None:
     """Nothing is folded: columns are left out one by one, and named; who owns what, and the lag, stay."""
-    long = "executor-2-e33ee909-4fa7c63382ad-12"
+    long = "executor-2-e33ee909-4fa7c63382ad-1234567"
     status = a_status()
     for row in status["partitions"] + status["members"]:
         if row["member_id"] is not None:
@@ -103,7 +102,7 @@ def test_eighty_columns(home: Path, flags: list[str]) -> None:
         wide = on_a_terminal("describe", *flags)
         narrow = on_a_terminal("describe", *flags, columns=80)
     assert "left out" not in wide
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines()
+    lines = narrow.splitlines()
     table = [line for line in lines if not line.startswith(("group ", "billing, ", "left out"))]
     assert max(map(len, table)) <= 80, narrow
     assert lines[-1].startswith("left out at this width: ")

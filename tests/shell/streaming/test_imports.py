@@ -16,7 +16,7 @@ RPC = (
     "cryptography",
 )
 DRIVERS = ("sparkcohort.runtime.shell.driver.session", "sparkcohort.runtime.shell.coordinator.coordinator")
-OBSERVERS = ("prometheus_client", "sparkcohort.runtime.shell.driver.metrics", "rich", "click")
+OBSERVERS = ("prometheus_client", "sparkcohort.runtime.shell.driver.metrics", "click")
 AGENTS = (
     "sparkcohort.runtime.shell.agent.agent",
     "sparkcohort.runtime.shell.agent.buffers",

@@ -15,7 +15,7 @@ OLDEST = ROOT / ".venv-oldest" / "bin" / "python"
 USES = (
     "tests/unit/protocol",  # msgspec
     "tests/shell/rpc/test_flight.py",  # pyarrow's Flight, cryptography's certificates
-    "tests/shell/cli/test_columns.py",  # click, rich
+    "tests/shell/cli/test_columns.py",  # click
     "tests/shell/consumer/test_columns.py",  # confluent-kafka, and our own C
     "tests/unit/options/test_topic_pattern.py",  # regex
     "tests/shell/driver/test_metrics_endpoint.py",  # prometheus-client

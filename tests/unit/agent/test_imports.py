@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-UNNEEDED = ("pandas", "pyspark", "rich", "click", "prometheus_client", "cryptography", "pyarrow.compute")
+UNNEEDED = ("pandas", "pyspark", "click", "prometheus_client", "cryptography", "pyarrow.compute")
 
 
 @pytest.mark.parametrize("module", UNNEEDED)

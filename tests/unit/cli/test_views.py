@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from rich.console import Console
 
 from sparkcohort.cli import views
 from sparkcohort.runtime.group.summary import ranges
@@ -138,14 +137,6 @@ def test_words_of_members_do_not_steer_the_terminal() -> None:
     assert views.as_text(view).splitlines() == ["A        B", "x?[2Jy?z 1"]
 
 
-def printed(view: views.View, width: int) -> str:
-    """What a terminal of that width shows."""
-    console = Console(width=width, force_terminal=False)
-    with console.capture() as said:
-        console.print(views.render(view, width))
-    return said.get()
-
-
 HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
 
 
@@ -162,11 +153,8 @@ HOST = "ip-10-20-130-140.eu-central-1.compute.internal"
 )
 def test_no_cell_is_broken(view: views.View, width: int) -> None:
     """Whatever doesn't fit is left out by name, or stands in a block; a host and a number stay on one line."""
-    console = Console(width=width, force_terminal=False)
     fitting = views.for_terminal(view, width)
-    with console.capture() as said:
-        console.print(views.render(fitting, width))
-    lines = said.get().splitlines()
+    lines = views.render(fitting, width).splitlines()
     words = {word for line in lines for word in line.split()}
     assert max(map(len, lines)) <= width
     for cell in (cell for row in fitting.rows for cell in row if cell is not None and " " not in str(cell)):
@@ -179,7 +167,7 @@ def test_a_row_that_is_too_wide_becomes_a_block() -> None:
     status = a_status(members=[a_member("m-2", "2", "10.0.0.12", many, 1500)])
     view = views.members(status, verbose=True)
     assert (views.fits(view, 100), views.fits(view, 2_000)) == (False, True)
-    lines = printed(view, 100).splitlines()
+    lines = views.render(view, 100).splitlines()
     assert max(map(len, lines)) <= 100
     assert "RACK" not in {line.split()[0] for line in lines if line.split()}
     words = " ".join(lines).replace(",", " ").split()
