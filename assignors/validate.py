@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import index
 
-from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition, subscribers
+from sparkcohort.assignors.api import Assignment, Partition
 
 MOST_NUMBER = (1 << 31) - 1  # of a partition: Kafka has 32 bits for it
 MOST_SHOWN = 60  # characters of a wrong value in an error
@@ -34,15 +34,6 @@ def read_answer(answer: object) -> Assignment:
     if not isinstance(answer, Mapping):
         raise BadAnswer(f"it returned {_printable(answer)}, not a dict of member ids and lists of (topic, partition)")
     return {_member(member): _partitions(member, partitions) for member, partitions in answer.items()}
-
-
-def check_complete(answer: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
-    """Raise BadAnswer for the first partition that has a subscriber and no member."""
-    handed_out = {partition for partitions in answer.values() for partition in partitions}
-    for topic, ids in subscribers(topics, members).items():
-        for number in range(topics[topic]):
-            if (topic, number) not in handed_out:
-                raise BadAnswer(f"{topic}-{number} is given to nobody, though {ids[0]} subscribes to {topic}")
 
 
 def _member(member: object) -> str:

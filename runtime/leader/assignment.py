@@ -87,8 +87,10 @@ def run_assignor(
     answer = _checked_answer(assignor, name, topics, members, racks)
     ownership = _ownership(answer, topics, members)
     packed = answer if isinstance(answer, Packed) and answer.space is ownership.space else pack(ownership.space, answer)
-    if packed is None or not _is_sound(packed, ownership):
-        raise InvalidAssignment(f"assignor {name}: {_problem(answer, topics, members, ownership)}")
+    # A cooperative assignor may leave out what its owner has to give up first (KIP-429), any other one nothing.
+    if packed is None or not _is_sound(packed, ownership, cooperative=assignor.cooperative):
+        left_out = ownership.claimants if assignor.cooperative else ()
+        raise InvalidAssignment(f"assignor {name}: {_problem(answer, topics, members, left_out)}")
     return packed, ownership
 
 
@@ -127,12 +129,13 @@ def _ownership(answer: Assignment, topics: Mapping[str, int], members: Mapping[s
     return resolve_ownership(topics, members)
 
 
-def _is_sound(packed: Packed, ownership: Ownership) -> bool:
-    """Whether all goes to subscribers, and all is given but what an owner has to give up first."""
+def _is_sound(packed: Packed, ownership: Ownership, *, cooperative: bool) -> bool:
+    """Whether all goes to subscribers, and all is given that has to be."""
     space, places = packed.space, np.flatnonzero(packed.member >= 0)
     if not space.wanting(places, packed.member[places]).all():
         return False
-    return not ((packed.member < 0) & revocation.unclaimed(ownership)).any()
+    due = revocation.unclaimed(ownership) if cooperative else space.has_subscriber
+    return not ((packed.member < 0) & due).any()
 
 
 class AssignorInput(NamedTuple):
@@ -175,12 +178,9 @@ def _checked_answer(
     if type(assignor) is type(ASSIGNORS.get(name)):  # also one that is set up for this round
         return assignor.assign(topics, members, racks)
     try:
-        answer = validate.read_answer(assignor.assign(dict(topics), dict(members), racks))
-        if not assignor.cooperative:
-            validate.check_complete(answer, topics, members)
+        return validate.read_answer(assignor.assign(dict(topics), dict(members), racks))
     except validate.BadAnswer as problem:
         raise InvalidAssignment(f"assignor {name}: {problem}") from None
-    return answer
 
 
 def assign_free(
@@ -260,9 +260,12 @@ def _subscription(joined: JoinedMember, generations: Mapping[TopicPartition, int
 
 
 def _problem(
-    answer: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], ownership: Ownership
+    answer: Assignment,
+    topics: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    left_out: Collection[Partition],
 ) -> str:
-    """What is wrong with an assignor's answer, in words; empty when nothing is."""
+    """What is wrong with an assignor's answer, in words; ``left_out`` are partitions that it need not give."""
     wanted_by = subscribers(topics, members)
     owner: dict[Partition, str] = {}
     for member, partitions in sorted(answer.items()):
@@ -279,7 +282,7 @@ def _problem(
             owner[topic, partition] = member
     for topic in wanted_by:
         for partition in range(topics[topic]):
-            if (topic, partition) not in owner and (topic, partition) not in ownership.claimants:
+            if (topic, partition) not in owner and (topic, partition) not in left_out:
                 return f"{topic}-{partition} is given to nobody, though {wanted_by[topic][0]} subscribes to {topic}"
     return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from sparkcohort.runtime.values.steps import StepList
+from sparkcohort.runtime.values.steps import FaultReason, StepList
 from sparkcohort.runtime.values.types import ColumnType
 
 MOST_STEPS = 100_000
@@ -65,43 +65,24 @@ class AvroStep(NamedTuple):
     b: int = 0
 
 
-class AvroReason(enum.IntEnum):
+class AvroReason(FaultReason):
     """Why a record can't be read."""
 
-    TRUNCATED = 1
-    TRAILING = 2
-    VARINT = 3
-    RANGE = 4
-    LENGTH = 5
-    BOOLEAN = 6
-    UTF8 = 7
-    BRANCH = 8
-    SYMBOL = 9
-    DECIMAL = 10
-    ITEMS = 11
-    DEPTH = 12
-    UNRESOLVED = 13
-    FRAME = 14
-    NO_SCHEMA = 15
-
-
-REASONS = {
-    AvroReason.TRUNCATED: "the bytes end too early",
-    AvroReason.TRAILING: "bytes are left behind the record",
-    AvroReason.VARINT: "a number is longer than its type allows",
-    AvroReason.RANGE: "a timestamp is out of range",
-    AvroReason.LENGTH: "a length or a count is negative",
-    AvroReason.BOOLEAN: "a boolean is neither 0 nor 1",
-    AvroReason.UTF8: "a string is not UTF-8",
-    AvroReason.BRANCH: "a union has no such branch",
-    AvroReason.SYMBOL: "an enum has no such symbol",
-    AvroReason.DECIMAL: "a decimal has more digits than its type, or no byte",
-    AvroReason.ITEMS: f"more than {MOST_EMPTY_ITEMS:,} items that take no byte",
-    AvroReason.DEPTH: f"more than {MOST_FRAMES} values inside of each other",
-    AvroReason.UNRESOLVED: "the writer's schema does not fit the reader's",
-    AvroReason.FRAME: "the bytes do not begin with a magic byte (0) and a schema's id",
-    AvroReason.NO_SCHEMA: "there is no schema of its writer",
-}
+    TRUNCATED = 1, "the bytes end too early"
+    TRAILING = 2, "bytes are left behind the record"
+    VARINT = 3, "a number is longer than its type allows"
+    RANGE = 4, "a timestamp is out of range"
+    LENGTH = 5, "a length or a count is negative"
+    BOOLEAN = 6, "a boolean is neither 0 nor 1"
+    UTF8 = 7, "a string is not UTF-8"
+    BRANCH = 8, "a union has no such branch"
+    SYMBOL = 9, "an enum has no such symbol"
+    DECIMAL = 10, "a decimal has more digits than its type, or no byte"
+    ITEMS = 11, f"more than {MOST_EMPTY_ITEMS:,} items that take no byte"
+    DEPTH = 12, f"more than {MOST_FRAMES} values inside of each other"
+    UNRESOLVED = 13, "the writer's schema does not fit the reader's"
+    FRAME = 14, "the bytes do not begin with a magic byte (0) and a schema's id"
+    NO_SCHEMA = 15, "there is no schema of its writer"
 
 
 def without_schema(target: ColumnType, reason: str) -> StepList[AvroStep]:

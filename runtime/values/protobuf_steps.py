@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from sparkcohort.runtime.values.steps import FaultReason
+
 MOST_DEPTH = 100
 """Messages and groups inside of each other, in a record: the limit of Java's library."""
 NO_ENUM = "UNKNOWN_ENUM_VALUE_"
@@ -63,39 +65,26 @@ class ProtobufStep(NamedTuple):
     b: int = 0
 
 
-class ProtobufReason(enum.IntEnum):
+class ProtobufReason(FaultReason):
     """Why a record can't be read."""
 
-    TRUNCATED = 1
-    VARINT = 2
-    LENGTH = 3
-    NUMBER = 4
-    WIRE_TYPE = 5
-    GROUP = 6
-    OTHER_TYPE = 7
-    ENUM = 8
-    UTF8 = 9
-    REQUIRED = 10
-    RANGE = 11
-    DEPTH = 12
-    FRAME = 13
-    OTHER_MESSAGE = 14
-
-
-REASONS = {
-    ProtobufReason.TRUNCATED: "the bytes end too early",
-    ProtobufReason.VARINT: "a number has more than ten bytes",
-    ProtobufReason.LENGTH: "a length is negative",
-    ProtobufReason.NUMBER: "a field has the number 0",
-    ProtobufReason.WIRE_TYPE: "a field has a wire type that does not exist",
-    ProtobufReason.GROUP: "a group ends that has not begun",
-    ProtobufReason.OTHER_TYPE: "a field is written as another type than the schema has",
-    ProtobufReason.ENUM: "an enum has no such number",
-    ProtobufReason.UTF8: "a string is not UTF-8",
-    ProtobufReason.REQUIRED: "a required field is missing",
-    ProtobufReason.RANGE: "a time is out of range",
-    ProtobufReason.DEPTH: f"more than {MOST_DEPTH} messages inside of each other",
-    ProtobufReason.FRAME: "the bytes do not begin with a magic byte (0), a schema's id and the place of a message",
-    ProtobufReason.OTHER_MESSAGE: "it is another message of its schema; where the messages of a file have changed places, set "
-    "value.message.index=any (or key.message.index)",
-}
+    TRUNCATED = 1, "the bytes end too early"
+    VARINT = 2, "a number has more than ten bytes"
+    LENGTH = 3, "a length is negative"
+    NUMBER = 4, "a field has the number 0"
+    WIRE_TYPE = 5, "a field has a wire type that does not exist"
+    GROUP = 6, "a group ends that has not begun"
+    OTHER_TYPE = 7, "a field is written as another type than the schema has"
+    ENUM = 8, "an enum has no such number"
+    UTF8 = 9, "a string is not UTF-8"
+    REQUIRED = 10, "a required field is missing"
+    RANGE = 11, "a time is out of range"
+    DEPTH = 12, f"more than {MOST_DEPTH} messages inside of each other"
+    FRAME = 13, "the bytes do not begin with a magic byte (0), a schema's id and the place of a message"
+    OTHER_MESSAGE = (
+        14,
+        (
+            "it is another message of its schema; where the messages of a file have changed places, set "
+            "value.message.index=any (or key.message.index)"
+        ),
+    )

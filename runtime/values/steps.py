@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from enum import IntEnum
+from typing import Generic, Self, TypeVar
 
 from sparkcohort.runtime.values.types import ColumnType
 
@@ -31,10 +32,17 @@ class StepList(Generic[Step]):
         return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
 
 
-def fault(problem: str, position: int, detail: str = "") -> str:
-    """What is wrong with a record, for people.
+class FaultReason(IntEnum):
+    """Why a record can't be read: the number that native/values gives, and the words for people."""
 
-    >>> fault("a string is not UTF-8", 7, "value.name")
-    'a string is not UTF-8: value.name (at byte 7)'
-    """
-    return f"{problem}{f': {detail}' if detail else ''} (at byte {position})"
+    words: str
+
+    def __new__(cls, number: int, words: str = "") -> Self:
+        """The member's value is its number alone, by which it is found."""
+        reason = int.__new__(cls, number)
+        reason._value_, reason.words = number, words
+        return reason
+
+    def at(self, position: int, detail: str = "") -> str:
+        """What is wrong with a record, for people: ``a string is not UTF-8: value.name (at byte 7)``."""
+        return f"{self.words}{f': {detail}' if detail else ''} (at byte {position})"

@@ -13,8 +13,8 @@ from sparkcohort.runtime.shell.values.schema_registry import NotYetKnownError, R
 from sparkcohort.runtime.values.avro_columns import column_type
 from sparkcohort.runtime.values.avro_resolution import resolve
 from sparkcohort.runtime.values.avro_schema import AvroSchema, AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro_steps import REASONS, AvroReason, AvroStep, without_schema
-from sparkcohort.runtime.values.steps import StepList, fault
+from sparkcohort.runtime.values.avro_steps import AvroReason, AvroStep, without_schema
+from sparkcohort.runtime.values.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, packed, type_difference
 
 UNFRAMED = -1
@@ -116,4 +116,4 @@ class AvroValues:
 
     def _bad(self, row: int, reason: int, position: int, schema_id: int, constant: int) -> BadRecord:
         detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""
-        return BadRecord(row, AvroReason(reason), fault(REASONS[AvroReason(reason)], position, detail))
+        return BadRecord(row, AvroReason(reason), AvroReason(reason).at(position, detail))

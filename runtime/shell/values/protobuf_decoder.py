@@ -9,8 +9,7 @@ from sparkcohort.runtime.shell.values.arrow_types import MOST, BadRecord, arrow_
 from sparkcohort.runtime.values.protobuf_columns import column_type
 from sparkcohort.runtime.values.protobuf_compilation import compile_steps
 from sparkcohort.runtime.values.protobuf_descriptor import MessageDescriptor
-from sparkcohort.runtime.values.protobuf_steps import REASONS, ProtobufReason
-from sparkcohort.runtime.values.steps import fault
+from sparkcohort.runtime.values.protobuf_steps import ProtobufReason
 from sparkcohort.runtime.values.types import ColumnType, packed
 
 
@@ -47,4 +46,4 @@ class ProtobufValues:
 
     def _bad(self, row: int, reason: int, position: int, step: int) -> BadRecord:
         path = self._steps.paths[step] if step >= 0 else ""
-        return BadRecord(row, ProtobufReason(reason), fault(REASONS[ProtobufReason(reason)], position, path))
+        return BadRecord(row, ProtobufReason(reason), ProtobufReason(reason).at(position, path))
