@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sparkcohort.cli.views import Cells, View, duration, view_of
+from sparkcohort.cli.views import PAIR, Cells, View, duration, view_of
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.text import counted
 
@@ -59,10 +59,10 @@ def rebalance(group_id: str, item: Mapping[str, Any], now: float) -> View:
         "CONSUMER-ID": lambda row: row["member_id"] + ("" if row["present"] else " (gone)"),
         "#BEFORE": lambda row: len(row["before"]),
         "#AFTER": lambda row: len(row["after"]),
-        "KEPT": lambda row: ranges(map(_pair, row["kept"])),
+        "KEPT": lambda row: ranges(map(PAIR, row["kept"])),
         "+GAINED": lambda row: _routes("from", row["gained"]),
         "-LOST": lambda row: _routes("to", row["lost"]),
-        "GIVES-UP": lambda row: ranges(map(_pair, row["giving_up"])),
+        "GIVES-UP": lambda row: ranges(map(PAIR, row["giving_up"])),
     }
     view = view_of(REBALANCE, item["assignments"], cells, heading=_title(group_id, item, now))
     return replace(view, objects=(_listed(group_id, item, now),))
@@ -72,12 +72,8 @@ def _routes(word: str, moves: Sequence[Mapping[str, Any]]) -> str | None:
     """Partitions by the member from which they came or to which they went."""
     peers: dict[str | None, list[tuple[str, int]]] = {}
     for item in moves:
-        peers.setdefault(item[word], []).append(_pair(item))
+        peers.setdefault(item[word], []).append(PAIR(item))
     return "; ".join(f"{ranges(pairs)} {word} {peer or 'nobody'}" for peer, pairs in peers.items()) or None
-
-
-def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
-    return item["topic"], item["partition"]
 
 
 def member_timeline(story: Mapping[str, Any]) -> View:

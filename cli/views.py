@@ -67,6 +67,7 @@ STATE_VERBOSE: Final = (
 MOST_NAMED: Final = 5  # partitions of one reason
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID", "HOST")
 
+PAIR: Final = itemgetter("topic", "partition")
 _RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", "+GAINED", "-LOST", "GIVES-UP"}
 
 
@@ -180,11 +181,7 @@ def _held_back(status: Status, key: str, text: str) -> list[str]:
     ]
 
 
-def _every(items: Items) -> Items:
-    return items
-
-
-def offsets(status: Status, *, verbose: bool = False, select: Callable[[Items], Items] = _every) -> View:
+def offsets(status: Status, *, verbose: bool = False, select: Callable[[Items], Items] = iter) -> View:
     """One row a partition (``--describe --offsets``); AGE is that of the oldest record that isn't committed."""
     columns = OFFSETS + OFFSETS_VERBOSE if verbose else OFFSETS
     objects = [_partition(status["group"], row) for row in status["partitions"]]
@@ -204,7 +201,7 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def members(status: Status, *, verbose: bool = False, select: Callable[[Items], Items] = _every) -> View:
+def members(status: Status, *, verbose: bool = False, select: Callable[[Items], Items] = iter) -> View:
     """One row a member (``--describe --members``); the driver, which owns nothing, is not among them.
 
     Owned partitions stand with their assignment generation, ``orders-0..4@1002``.  AWAITED are those that other members
@@ -238,7 +235,7 @@ def _by_generation(item: Mapping[str, Any]) -> str | None:
     """Owned partitions with the generation in which they were acquired, if it is known."""
     generations: dict[int | None, list[tuple[str, int]]] = {}
     for each in sorted(item["current_assignment"], key=lambda each: each["generation"] or 0):
-        generations.setdefault(each["generation"], []).append(_pair(each))
+        generations.setdefault(each["generation"], []).append(PAIR(each))
     return (
         " ".join(
             f"{ranges(each)}{'' if generation is None else f'@{generation}'}"
@@ -249,11 +246,7 @@ def _by_generation(item: Mapping[str, Any]) -> str | None:
 
 
 def _awaited(item: Mapping[str, Any]) -> str | None:
-    return ranges(set(map(_pair, item["target_assignment"])) - set(map(_pair, item["current_assignment"])))
-
-
-def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
-    return item["topic"], item["partition"]
+    return ranges(set(map(PAIR, item["target_assignment"])) - set(map(PAIR, item["current_assignment"])))
 
 
 def state(status: Status, address: str, *, verbose: bool = False) -> View:
@@ -327,7 +320,7 @@ _CELLS: Final[Cells] = {
     "BYTES/S": _optional("load", itemgetter("bytes_per_second")),
     "BACKLOG": _optional("load", itemgetter("backlog")),
     "CURRENT-ASSIGNMENT": _by_generation,
-    "TARGET-ASSIGNMENT": lambda item: ranges(map(_pair, item["target_assignment"])),
+    "TARGET-ASSIGNMENT": lambda item: ranges(map(PAIR, item["target_assignment"])),
     "AWAITED": _awaited,
     "IN-STATE-FOR": lambda item: duration(item["in_state_ms"]),
     "REBALANCE": _optional("rebalance", _under_way),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sparkcohort.cli.checkpoint.logs import KafkaEnds, Source
+from sparkcohort.cli.views import first_names
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 OK: Final = "ok"
@@ -161,8 +162,7 @@ def words(rows: Sequence[PartitionComparison]) -> str:
     parts = []
     for verdict in sorted({row.verdict for row in rows}):
         names = [f"{row.topic}-{row.partition}" for row in rows if row.verdict == verdict]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        parts.append(f"{verdict}: {', '.join(names[:5])}{more}")
+        parts.append(f"{verdict}: {first_names(names)}")
     return "; ".join(parts)
 
 

@@ -78,7 +78,7 @@ def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
     Raises InvalidAssignment: the assignor breaks its contract, or raises.
     """
     before, owned = owned_partitions(base), owned_partitions(case)
-    rounds = _play(assignor, case)
+    rounds = _play_rounds(assignor, case)
     owned_count, settled_count = (sum(map(len, each.values())) for each in (owned, rounds.settled))
     move_count = _moves(owned, rounds.settled)
     return Outcome(
@@ -101,7 +101,7 @@ def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
     )
 
 
-class _Rounds(NamedTuple):
+class _CooperativeRounds(NamedTuple):
     """The assignments of the first and the last round, the number of rounds, and whether no member has to revoke after them."""
 
     first: Assignment
@@ -111,7 +111,7 @@ class _Rounds(NamedTuple):
     pauses: Mapping[int, tuple[Partition, ...]]
 
 
-def _play(assignor: Assignor, case: Case) -> _Rounds:
+def _play_rounds(assignor: Assignor, case: Case) -> _CooperativeRounds:
     """Rounds as under the group's leader, until no member has to revoke anything."""
     members, number = case.members, 1
     generation = max((member.generation for member in members.values()), default=0)
@@ -125,7 +125,7 @@ def _play(assignor: Assignor, case: Case) -> _Rounds:
     by_rounds: dict[int, tuple[Partition, ...]] = {}
     for partition, rounds in sorted(pauses.items()):
         by_rounds[rounds] = (*by_rounds.get(rounds, ()), partition)
-    return _Rounds(first, assignment, number, settles, dict(sorted(by_rounds.items())))
+    return _CooperativeRounds(first, assignment, number, settles, dict(sorted(by_rounds.items())))
 
 
 def _assign(assignor: Assignor, case: Case) -> Assignment:

@@ -1,8 +1,8 @@
-"""The group: ``step(group, event, now) -> (group, actions)``, pure and total.
+"""The group: ``step(group, event, now) -> (group, actions, records)``, pure and total.
 
 An event is classified as an input (``table.Input``), the table says what the state makes of it, and one function does
-it.  Requests of members pass the gate first (``fencing``).  A step returns the records that made the change as
-well, through ``decide``; all records, applied one after another, make the group.
+it.  Requests of members pass the gate first (``fencing``).  All records, applied one after another,
+make the group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ __all__ = [
     "GroupConfig",
     "GroupState",
     "deadline",
-    "decide",
     "new_group",
     "owned",
     "owners",
@@ -54,17 +53,11 @@ def new_group(config: GroupConfig) -> Group:
     return Group(config, generation=config.first_generation)
 
 
-def step(group: Group, event: Event, now_ms: int) -> tuple[Group, tuple[Action, ...]]:
-    """The group after an event at ``now_ms``, and what the shell is to do about it.
+def step(group: Group, event: Event, now_ms: int) -> Decision:
+    """The group after an event at ``now_ms``, and what follows from it.
 
     Every request is answered exactly once: now, or when its parking ends.  ``now_ms`` never goes backwards.
     """
-    decision = decide(group, event, now_ms)
-    return decision.group, decision.actions
-
-
-def decide(group: Group, event: Event, now_ms: int) -> Decision:
-    """As ``step``, with the records of the change."""
     context = StepContext(group, now_ms)
     match event:
         case p.Received(correlation, request):

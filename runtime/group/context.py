@@ -1,6 +1,6 @@
 """One step in the making: the group so far, the actions and the records of it.
 
-The only mutable thing in the core; it lives from the first to the last line of one ``group.decide``.
+The only mutable thing in the core; it lives from the first to the last line of one ``group.step``.
 """
 
 from __future__ import annotations

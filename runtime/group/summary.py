@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from sparkcohort.runtime.protocol.messages import Rebalanced
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.text import counted
 
 MOST_NAMED = 6  # partitions named in a line; the rest are counted
 
@@ -49,14 +50,20 @@ def line(done: Rebalanced, moves: Routes, revoking: Mapping[TopicPartition, str]
     """The line; ``revoking`` maps what is being given up to who gives it up, ``name`` makes a member readable."""
     parts = []
     if count := len(moved_partitions(moves)):
-        ways = [f"{_name_list(tps)}: {name(old)} -> {name(new)}" for (old, new), tps in sorted(moves.items()) if old]
-        parts.append(f"moved {_partitions(count)} ({'; '.join(ways)})")
+        ways = [
+            f"{names_of(tps, MOST_NAMED)}: {name(old)} -> {name(new)}"
+            for (old, new), tps in sorted(moves.items())
+            if old
+        ]
+        parts.append(f"moved {counted(count, 'partition')} ({'; '.join(ways)})")
     fresh = {new: tps for (old, new), tps in sorted(moves.items()) if not old}
     if fresh:
-        ways = [f"{_name_list(tps)}: {name(new)}" for new, tps in fresh.items()]
-        parts.append(f"assigned {_partitions(sum(map(len, fresh.values())))} that no member had ({'; '.join(ways)})")
+        ways = [f"{names_of(tps, MOST_NAMED)}: {name(new)}" for new, tps in fresh.items()]
+        parts.append(
+            f"assigned {counted(sum(map(len, fresh.values())), 'partition')} that no member had ({'; '.join(ways)})"
+        )
     parts += [
-        f"{name(member)} gives up {_name_list(tp for tp, owner in revoking.items() if owner == member)}"
+        f"{name(member)} gives up {names_of((tp for tp, owner in revoking.items() if owner == member), MOST_NAMED)}"
         for member in sorted(set(revoking.values()))
     ]
     reason = with_names(str(done.reason), {*done.members, *done.previous_assignment}, name)
@@ -91,13 +98,3 @@ def runs(numbers: Sequence[int], separator: str = "-") -> str:
         else:
             spans.append([number, number])
     return ",".join(str(first) if first == last else f"{first}{separator}{last}" for first, last in spans)
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'s' * (count != 1)}"
-
-
-def _name_list(partitions: Iterable[TopicPartition]) -> str:
-    names = [f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)]
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

@@ -94,7 +94,7 @@ class Desk:
     def step(self, event: p.Event) -> tuple[p.Action, ...]:
         """Step the group; the laws and replay are checked."""
         before = self.group
-        decision = g.decide(before, event, self.now_ms)
+        decision = g.step(before, event, self.now_ms)
         self.group, self.actions = decision.group, decision.actions
         check_step(before, event, decision)
         for record in decision.records:

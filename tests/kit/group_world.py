@@ -155,7 +155,7 @@ class World:
     def group_step(self, event: p.Event) -> tuple[p.Action, ...]:
         """Step the group and check every law that holds at every step."""
         before = self.group
-        decision = g.decide(before, event, self.now_ms)
+        decision = g.step(before, event, self.now_ms)
         if self.crash_on in {type(record).__name__ for record in decision.records}:
             self.journal += decision.records
             self._narrate(before, event, ())

@@ -458,7 +458,7 @@ class Explorer:
         positions = [p.CommittedPosition(*tp, 1, since) for tp in PARTITIONS for since in known]
         commit = p.OffsetCommit(member.member_id, member.config.group_instance_id, member.generation, tuple(positions))
         event = p.Received(COMMITTING, commit)
-        decision = g.decide(group, event, 0)
+        decision = g.step(group, event, 0)
         check_step(group, event, decision)
         return True
 

@@ -162,7 +162,7 @@ def tidy(who: Process) -> Process:
 
 def decided(group: g.Group, event: p.Event, *, pushed: bool) -> After:
     """A step of the group, under its laws; a heartbeat may change nothing."""
-    decision = g.decide(group, event, 0)
+    decision = g.step(group, event, 0)
     check_step(group, event, decision)
     request = event.request if isinstance(event, p.Received) else None
     parked = {}

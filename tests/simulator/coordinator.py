@@ -68,7 +68,7 @@ class Coordinator:
     def step(self, event: p.Event) -> None:
         """Decide, keep the records, act; the laws are checked in between."""
         before = self.group
-        decision = g.decide(before, event, self.now_ms)
+        decision = g.step(before, event, self.now_ms)
         if self.crash_on is not None and any(isinstance(x, CRASHES[self.crash_on]) for x in decision.records):
             self._crash_within(decision)
             return

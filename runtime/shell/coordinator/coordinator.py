@@ -235,7 +235,7 @@ class Coordinator:
         self._step(p.Received(self._correlation, request))
 
     def _step(self, event: p.Event) -> None:
-        former, decision = self.group, groups.decide(self.group, event, self.now_ms)
+        former, decision = self.group, groups.step(self.group, event, self.now_ms)
         self.group = decision.group
         if self._journal is not None:
             self._journal.append(decision.records, self.group)

@@ -29,7 +29,7 @@ class Desk:
 
     def step(self, event: p.Event) -> tuple[p.Action, ...]:
         """One step, as the coordinator does it."""
-        before, decision = self.group, g.decide(self.group, event, self.now_ms)
+        before, decision = self.group, g.step(self.group, event, self.now_ms)
         self.group = decision.group
         self.history.add_step(before, self.group, decision.records, self.now_ms)
         for action in decision.actions:
