@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, validate
-from sparkcohort.assignors.api import NO_RACKS, Assignment, Partition, Racks, subscribers
+from sparkcohort.assignors.api import Assignment, Partition, Racks, subscribers
 from sparkcohort.assignors.solver import revocation
 from sparkcohort.assignors.solver.ownership import Ownership, resolve_ownership
 from sparkcohort.assignors.solver.packed import Packed, pack
@@ -30,10 +29,12 @@ from sparkcohort.runtime.leader.reachable_assignment import without_barred
 from sparkcohort.runtime.protocol.messages import NO_GENERATION, Assignments, JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
+if TYPE_CHECKING:
+    from sparkcohort.runtime.leader.delayed_rebalance import Round
+
 Owned: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Subscriptions: TypeAlias = Mapping[str, MemberSubscription]
 Barred: TypeAlias = Mapping[str, Collection[Partition]]
-NO_BARS: Barred = MappingProxyType({})
 MOST_WORDS: Final = 500
 
 
@@ -53,30 +54,16 @@ def subscriptions(members: Sequence[JoinedMember], owned: Owned) -> dict[str, Me
     return {joined.member_id: _subscription(joined, owned.get(joined.member_id, {})) for joined in members}
 
 
-def plan(
-    protocol_name: str,
-    members: Subscriptions,
-    topics: Mapping[str, int],
-    *,
-    subset: Mapping[str, Sequence[int]] | None = None,
-    racks: Racks = NO_RACKS,
-    assignors: Mapping[str, Assignor] = ASSIGNORS,
-    barred: Barred = NO_BARS,
-) -> GroupAssignment:
+def plan(round_: Round, members: Subscriptions, assignors: Mapping[str, Assignor] = ASSIGNORS) -> GroupAssignment:
     """Run the assignor, one of ``assignors`` by name; members that get nothing are included.
 
-    ``topics`` has the number of partitions of each.  ``subset`` lists the partitions of topics that are read in part (Spark's
-    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
-    each partition's replicas, by its number in Kafka.  No member gets what it is ``barred`` from.
-    Raises InvalidAssignment naming the assignor.
+    No member gets what it is barred from.  Raises InvalidAssignment naming the assignor.
     """
-    assignor = assignors[protocol_name]
-    subset = _existing_part(topics, subset)
-    barred = _renumber_bars(barred, subset)
-    arguments = assignor_input(members, topics, subset=subset, racks=racks)
-    packed, ownership = run_assignor(assignor, protocol_name, *arguments)
-    target, revokes = revocation.adjust_for_generation(without_barred(packed, ownership, barred), ownership)
-    del ownership, packed  # large, as what follows is
+    name, subset = round_.protocol_name, _existing_part(round_)
+    packed, ownership = run_assignor(assignors[name], name, *assignor_input(round_, members))
+    reachable = without_barred(packed, ownership, _renumber_bars(round_.barred, subset))
+    target, revokes = revocation.adjust_for_generation(reachable, ownership)
+    del ownership, packed, reachable  # large, as what follows is
     return GroupAssignment(_assignments(target, subset), revokes)
 
 
@@ -146,20 +133,14 @@ class AssignorInput(NamedTuple):
     racks: Racks
 
 
-def assignor_input(
-    members: Subscriptions,
-    topics: Mapping[str, int],
-    *,
-    subset: Mapping[str, Sequence[int]] | None = None,
-    racks: Racks = NO_RACKS,
-) -> AssignorInput:
-    """The arguments of an assignor (see ``plan``)."""
-    subset = _existing_part(topics, subset)
+def assignor_input(round_: Round, members: Subscriptions) -> AssignorInput:
+    """The arguments of an assignor."""
+    topics, subset = round_.topics, _existing_part(round_)
+    racks = {t: _replica_racks(replicas, subset.get(t)) for t, replicas in round_.racks.items() if t in topics}
     if subset:
         topics = {**topics, **{topic: len(numbers) for topic, numbers in subset.items()}}
         places = {(topic, number): (topic, i) for topic, numbers in subset.items() for i, number in enumerate(numbers)}
         members = {member: _renumbered(wish, places, subset) for member, wish in members.items()}
-    racks = {topic: _replica_racks(replicas, subset.get(topic)) for topic, replicas in racks.items() if topic in topics}
     return AssignorInput(topics, members, racks)
 
 
@@ -183,19 +164,12 @@ def _checked_answer(
         raise InvalidAssignment(f"assignor {name}: {problem}") from None
 
 
-def assign_free(
-    members: Subscriptions,
-    topics: Mapping[str, int],
-    *,
-    subset: Mapping[str, Sequence[int]] | None = None,
-    withheld: Collection[Partition] = (),
-    barred: Barred = NO_BARS,
-) -> Assignments:
+def assign_free(round_: Round, members: Subscriptions, *, withheld: Collection[Partition] = ()) -> Assignments:
     """The assignments in which no member gives anything up; what is free goes to the one with least, but for ``withheld``.
 
-    No member gets what it is ``barred`` from.
+    No member gets what it is barred from.
     """
-    ownership, subset = resolve_ownership(topics, members), _existing_part(topics, subset)
+    ownership, subset = resolve_ownership(round_.topics, members), _existing_part(round_)
     space, member = ownership.space, ownership.member.copy()
     read = np.ones(space.places, np.bool_)
     for topic, numbers in subset.items():
@@ -212,17 +186,18 @@ def assign_free(
         if len(places):
             member[places] = give_to_least(len(places), np.flatnonzero(space.wanted_by[:, position]), loads)
     new_bars = {
-        name: set(partitions) - set(members[name].owned) for name, partitions in barred.items() if name in members
+        name: set(partitions) - set(members[name].owned)
+        for name, partitions in round_.barred.items()
+        if name in members
     }
     return _assignments(without_barred(Packed(space, member), ownership, new_bars), {})
 
 
-def _existing_part(topics: Mapping[str, int], subset: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
+def _existing_part(round_: Round) -> dict[str, list[int]]:
     """The part of ``subset`` that exists: a topic may be deleted while its query runs."""
+    topics = round_.topics
     return {
-        topic: [number for number in numbers if number < topics[topic]]
-        for topic, numbers in (subset or {}).items()
-        if topic in topics
+        topic: [n for n in numbers if n < topics[topic]] for topic, numbers in round_.subset.items() if topic in topics
     }
 
 

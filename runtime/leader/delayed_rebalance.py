@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, Racks
 from sparkcohort.runtime.leader import assignment
@@ -79,9 +78,11 @@ class LeaderState:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round as its leader meets it; ``previous_assignment`` is who had what when the last rebalance ended (see ``leader.assign``).
+    """One round as its leader meets it; ``previous_assignment`` is who had what when the last rebalance ended.
 
-    ``barred`` has what members can't fetch.  ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
+    ``topics`` has the number of partitions of each.  ``subset`` lists the partitions of topics that are read in part (Spark's
+    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
+    each partition's replicas, by its number in Kafka.  ``barred`` has what members can't fetch.  ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
     """
 
     protocol_name: str
@@ -102,26 +103,18 @@ def lead(
     max_delay_ms: int,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
 ) -> tuple[Assignments, LeaderState]:
-    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``record_failure``)."""
+    """The assignments of a round, and what to remember of it.  Raises as ``assignment.plan`` does (then: ``record_failure``)."""
     members = assignment.subscriptions(round_.members, round_.owned)
-    assign_free = partial(assignment.assign_free, members, round_.topics, subset=round_.subset, barred=round_.barred)
     scheduled = _schedule(state.scheduled, round_, members, now_ms, max_delay_ms)
     if scheduled.due_ms is not None:
-        return assign_free(withheld=scheduled.partitions), LeaderState(scheduled, failure=state.failure)
+        assignments = assignment.assign_free(round_, members, withheld=scheduled.partitions)
+        return assignments, LeaderState(scheduled, failure=state.failure)
     if (balance := round_.balance) is not None:
         members, assignors = balance.with_loads(members), {**assignors, balance.assignor.name: balance.assignor}
-    plan = assignment.plan(
-        round_.protocol_name,
-        members,
-        round_.topics,
-        subset=round_.subset,
-        racks=round_.racks,
-        assignors=assignors,
-        barred=round_.barred,
-    )
+    plan = assignment.plan(round_, members, assignors)
     back_off = revoke(state.back_off, now_ms, max_delay_ms, revokes=plan.revokes)
     if back_off.due_ms is not None:
-        return assign_free(), LeaderState(scheduled, back_off)
+        return assignment.assign_free(round_, members), LeaderState(scheduled, back_off)
     return plan.assignments, LeaderState(scheduled, back_off)
 
 

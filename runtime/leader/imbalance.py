@@ -98,10 +98,7 @@ class LoadWatch:
         self.loads = {tp: load for tp, load in self.loads.items() if tp[1] < group_round.topics.get(tp[0], 0)}
         subscriptions = assignment.subscriptions(group_round.members, group_round.owned)
         subscriptions = self.balance(now_ms).with_loads(subscriptions)
-        arguments = assignment.assignor_input(
-            subscriptions, group_round.topics, subset=group_round.subset, racks=group_round.racks
-        )
-        self.record_relief(self._assignor.relief(*arguments), now_ms)
+        self.record_relief(self._assignor.relief(*assignment.assignor_input(group_round, subscriptions)), now_ms)
 
     def record_relief(self, relief: Relief | None, now_ms: int) -> None:
         """The loads were looked at; ``relief`` is what a round would do now, if anything."""

@@ -40,6 +40,7 @@ from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import member_machine as m
 from sparkcohort.runtime.group import member_state as ms
 from sparkcohort.runtime.leader.assignment import plan, subscriptions
+from sparkcohort.runtime.leader.delayed_rebalance import Round
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -337,7 +338,8 @@ class Explorer:
         key = (asking.protocol_name, asking.members, n.key(since))
         if key not in self._plans:
             members = subscriptions(asking.members, since)
-            self._plans[key] = plan(asking.protocol_name, members, {TOPIC: len(NUMBERS)}).assignments
+            round_ = Round(asking.protocol_name, asking.members, {TOPIC: len(NUMBERS)}, since, {})
+            self._plans[key] = plan(round_, members).assignments
         return self._plans[key]
 
     def heartbeat(self, world: World, place: int) -> World | None:

@@ -1,6 +1,6 @@
 """The group under a virtual clock: the production core, a network that misbehaves, and laws that must hold anyway.
 
-What is real: ``group.step`` and ``journal.replay`` (the coordinator), ``member.step`` (every member), ``leader.assign``
+What is real: ``group.step`` and ``journal.replay`` (the coordinator), ``member.step`` (every member), ``leader.assignment.plan``
 with the real assignors, the messages between them.  Not a line of them is replaced.
 
 What is simulated, and how:

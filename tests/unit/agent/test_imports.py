@@ -28,12 +28,13 @@ PLANNED = """
 import sys
 from sparkcohort.assignors import MemberSubscription
 from sparkcohort.runtime.leader import assignment as leader
+from sparkcohort.runtime.leader.delayed_rebalance import Round
 topics = {f"t{number}": 3 for number in range(20)}
 wanting = {f"m{kind}": MemberSubscription(tuple(t for at, t in enumerate(topics) if at % 7 != kind)) for kind in range(5)}
 before = set(sys.modules)
 for name in ("range", "roundrobin", "sticky", "cooperative-sticky", "load-balanced"):
     for members in (wanting, dict.fromkeys(wanting, MemberSubscription(tuple(topics)))):
-        leader.plan(name, members, topics)
+        leader.plan(Round(name, (), topics, {}, {}), members)
 print(sorted(set(sys.modules) - before))
 """
 

@@ -16,6 +16,7 @@ from sparkcohort.assignors.api import NO_RACKS, Racks
 from sparkcohort.assignors.solver.packed import Packed
 from sparkcohort.assignors.sticky import balance_partitions
 from sparkcohort.runtime.leader import assignment
+from sparkcohort.runtime.leader.delayed_rebalance import Round
 from sparkcohort.runtime.protocol.messages import JoinedMember, Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit import groups
@@ -34,12 +35,17 @@ def known(members: groups.Members) -> dict[str, dict[TopicPartition, int]]:
     }
 
 
+def a_round(name: str, topics: Mapping[str, int], **more: Any) -> Round:
+    """A round of this assignor."""
+    return Round(name, (), topics, {}, {}, **more)
+
+
 def planned(
     name: str, members: groups.Members, topics: Mapping[str, int], **more: Any
 ) -> dict[str, tuple[TopicPartition, ...]]:
     """What the leader gives these members."""
     said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
-    return dict(assignment.plan(name, said, topics, **more).assignments)
+    return dict(assignment.plan(a_round(name, topics, **more), said).assignments)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -155,7 +161,7 @@ def test_keeping_moves_nothing() -> None:
 def test_nothing_for_a_stranger_is_nothing() -> None:
     """An own assignor may remember members that are gone, as long as they get nothing."""
     own = {"fixed": Fixed({"a": (("t", 0),), "gone": ()})}
-    given = assignment.plan("fixed", {"a": MemberSubscription(("t",))}, {"t": 1}, assignors=own).assignments
+    given = assignment.plan(a_round("fixed", {"t": 1}), {"a": MemberSubscription(("t",))}, own).assignments
     assert dict(given) == {"a": (("t", 0),)}
 
 
@@ -166,7 +172,7 @@ def test_an_own_assignor_may_leave_it_to_a_built_in_one(
 ) -> None:
     """What a built-in one returns is an answer like any other, and comes to the same plan."""
     own = {"own": Own(ASSIGNORS[name].assign, "own", ASSIGNORS[name].cooperative)}
-    assert assignment.plan("own", members, topics, assignors=own) == assignment.plan(name, members, topics)
+    assert assignment.plan(a_round("own", topics), members, own) == assignment.plan(a_round(name, topics), members)
 
 
 def test_an_eager_own_assignor_gives_out_all_at_once() -> None:
@@ -174,9 +180,9 @@ def test_an_eager_own_assignor_gives_out_all_at_once() -> None:
     said = {"a": MemberSubscription(("t",), owned=(("t", 1),), generation=3)}
     own = {"fixed": Fixed({"a": (("t", 0),)})}
     with pytest.raises(assignment.InvalidAssignment, match=r"^assignor fixed: t-1 is given to nobody, though"):
-        assignment.plan("fixed", said, {"t": 2}, assignors=own)
+        assignment.plan(a_round("fixed", {"t": 2}), said, own)
     own = {"fixed": Fixed({"a": (("t", 0),)}, cooperative=True)}
-    assert assignment.plan("fixed", said, {"t": 2}, assignors=own).revokes
+    assert assignment.plan(a_round("fixed", {"t": 2}), said, own).revokes
 
 
 def test_topics_read_in_part_are_shared_in_part() -> None:
@@ -194,7 +200,9 @@ def test_topics_read_in_part_are_shared_in_part() -> None:
 def test_what_no_longer_exists_withholds_nothing_else() -> None:
     """Partitions of somebody who is waited for may be gone with their topic: all others are given out."""
     members = {"a": MemberSubscription(("t",))}
-    stays = dict(assignment.assign_free(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
+    stays = dict(
+        assignment.assign_free(a_round("range", {"t": 3}), members, withheld=[("gone", 0), ("t", 7), ("t", 1)])
+    )
     assert stays == {"a": (("t", 0), ("t", 2))}
 
 
@@ -259,5 +267,5 @@ def test_what_is_free_does_not_go_to_who_is_barred_while_somebody_is_waited_for(
         "b": MemberSubscription(("t",), (("t", 1), ("t", 2)), 1),
     }
     said = assignment.subscriptions([joined(*item) for item in members.items()], known(members))
-    given = dict(assignment.assign_free(said, {"t": 4}, barred={"a": barred_from(0, 3)}))
+    given = dict(assignment.assign_free(a_round("range", {"t": 4}, barred={"a": barred_from(0, 3)}), said))
     assert {member: [tp.partition for tp in mine] for member, mine in given.items()} == {"a": [0], "b": [1, 2, 3]}

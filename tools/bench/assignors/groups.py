@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription
 from sparkcohort.runtime.leader import assignment
+from sparkcohort.runtime.leader.delayed_rebalance import Round
 
 EVERY = {"equal": 1, "unequal": 5}
 """By subscriptions, how many kinds of members there are: the n-th kind leaves out each topic whose number is n modulo so many.
@@ -111,7 +112,7 @@ def run(asked: Cell, topics: Mapping[str, int], members: Mapping[str, MemberSubs
     """What the leader does, from every member's subscription to every member's assignment."""
     gc.collect()
     began = time.perf_counter()
-    plan = assignment.plan(asked.assignor, members, topics)
+    plan = assignment.plan(Round(asked.assignor, (), topics, {}, {}), members)
     took = time.perf_counter() - began
     return Took(took, sum(len(partitions) for _, partitions in plan.assignments))
 
@@ -121,7 +122,7 @@ def peak(asked: Cell, topics: Mapping[str, int], members: Mapping[str, MemberSub
     gc.collect()
     tracemalloc.start()
     try:
-        assignment.plan(asked.assignor, members, topics)
+        assignment.plan(Round(asked.assignor, (), topics, {}, {}), members)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

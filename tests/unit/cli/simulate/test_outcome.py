@@ -16,6 +16,7 @@ from sparkcohort.cli.simulate.case import Case
 from sparkcohort.cli.simulate.outcome import simulate, unowned
 from sparkcohort.runtime.leader import assignment
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
+from sparkcohort.runtime.leader.delayed_rebalance import Round
 from tests.kit import groups
 from tests.kit.own_assignors import Own, answers, raises
 
@@ -51,7 +52,7 @@ def test_an_answer_is_judged_as_the_group_does(way: Any, cooperative: bool) -> N
     case = Case({"t": 2, "u": 1}, members)
     own = Own(way, cooperative=cooperative)
     try:
-        plan = assignment.plan("own", members, case.topics, assignors={"own": own})
+        plan = assignment.plan(Round("own", (), case.topics, {}, {}), members, {"own": own})
         said = dict(plan.assignments)
     except (ValueError, KeyError, SystemExit) as error:
         with pytest.raises(InvalidAssignment) as refused:
