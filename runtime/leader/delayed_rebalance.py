@@ -82,7 +82,8 @@ class Round:
 
     ``topics`` has the number of partitions of each.  ``subset`` lists the partitions of topics that are read in part (Spark's
     ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
-    each partition's replicas, by its number in Kafka.  ``barred`` has what members can't fetch.  ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
+    each partition's replicas, by its number in Kafka.  ``barred`` has what members can't fetch.  ``balance`` is what is known
+    of loads, and what the round may do about them, if loads are looked at.
     """
 
     protocol_name: str
