@@ -19,7 +19,6 @@ from sparkcohort.cli.kafka_group import TIMEOUT_S, KafkaGroup
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.kafka.fetch_messages import VERSIONS, Node, best_version
-from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.fetch import connection
@@ -52,10 +51,7 @@ def _permissions(kafka: KafkaGroup, topics: Collection[str]) -> Iterator[Check]:
     yield from (_topic(kafka, topic) for topic in topics)
     if not topics:
         yield Check("topics", NOT_ASKED, "none is named", "--option subscribe=TOPIC")
-    readable = [topic for topic in topics if topic in kafka.sizes]
-    yield (
-        _group(kafka, readable) if kafka.name else Check("group", NOT_ASKED, "none is named", "--option group.id=GROUP")
-    )
+    yield _group(kafka) if kafka.name else Check("group", NOT_ASKED, "none is named", "--option group.id=GROUP")
 
 
 def _silent(name: str, error: CohortError) -> Check:
@@ -123,7 +119,7 @@ def _topic(kafka: KafkaGroup, topic: str) -> Check:
     return _allowed(name, facts.authorized_operations, counted(len(facts.partitions), "partition"))
 
 
-def _group(kafka: KafkaGroup, topics: Collection[str]) -> Check:
+def _group(kafka: KafkaGroup) -> Check:
     name = f"group {kafka.name}"
     futures = group_requests.describe_groups(kafka.admin, [kafka.name], operations=True)
     try:
@@ -132,30 +128,17 @@ def _group(kafka: KafkaGroup, topics: Collection[str]) -> Check:
         code = clients.code_of(error) if isinstance(error, KafkaException) else None
         if code == kafka_errors.GROUP_DENIED:
             return Check(name, FAILED, "no permission to describe it", _grant("group", kafka.name, _CAN_READ))
-        return (
-            _new_group(kafka, topics)
-            if code == KafkaError.GROUP_ID_NOT_FOUND
-            else _silent(name, kafka.as_cohort_error(error))
-        )
+        if code == KafkaError.GROUP_ID_NOT_FOUND:
+            found = "it is not there yet; describe is allowed, read can't be known before a member joins"
+            return Check(
+                name,
+                WARNING,
+                found,
+                f"{_grant('group', kafka.name, (AclOperation.READ,))} (unless it is allowed already)",
+            )
+        return _silent(name, kafka.as_cohort_error(error))
     members = f"{facts.state.name.lower()}, {counted(len(facts.members), 'member')}"
     return _allowed(name, facts.authorized_operations, members)
-
-
-def _new_group(kafka: KafkaGroup, topics: Collection[str]) -> Check:
-    """A group that doesn't exist yet.  Asking for its commits needs the right to describe it, so the answer tells of that."""
-    name = f"group {kafka.name}"
-    if not topics:
-        return Check(name, NOT_ASKED, "it is not there yet, and without a topic nothing can be asked of it")
-    try:
-        kafka.committed([TopicPartition(min(topics), 0)])
-    except CohortError as error:
-        return Check(name, FAILED, str(error), _grant("group", kafka.name, _CAN_READ))
-    return Check(
-        name,
-        WARNING,
-        "it is not there yet; describe is allowed, read can't be known before a member joins",
-        _grant("group", kafka.name, (AclOperation.READ,)) + " (unless it is allowed already)",
-    )
 
 
 def _allowed(name: str, operations: Collection[Enum] | None, finding: str) -> Check:

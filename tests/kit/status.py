@@ -176,5 +176,4 @@ def a_partition(
         "late": late,
         "open_transaction": transaction,
         "racks": [],
-        "load": None,
     }

@@ -170,8 +170,7 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
     ends = snapshot.ends if snapshot else {}
     rows = []
     partitions = snapshot.partitions if snapshot else frozenset()
-    balancing = coordinator.leadership.balancing
-    racks, loads = coordinator.leadership.racks(), balancing.loads if balancing else {}
+    racks = coordinator.leadership.racks()
     for tp in sorted({*committed, *announced, *partitions}):
         offset, end = committed.get(tp), ends.get(tp)
         owner = infos.get(owners.get(tp, ""))
@@ -192,7 +191,6 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
                 "late": late.get(tp),
                 "open_transaction": transactions[tp]._asdict() if tp in transactions else None,
                 "racks": sorted(racks[tp.topic][tp.partition]) if tp.partition < len(racks.get(tp.topic, ())) else [],
-                "load": list(loads[tp]) if tp in loads else None,
             }
         )
     return rows
