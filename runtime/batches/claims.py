@@ -29,14 +29,12 @@ class UnknownSlot(LookupError):
 class Slot:
     """The ranges of one task; ``member`` owns their partitions and has fetched ahead, None: read directly.
 
-    ``cost`` is the cost of reading, in one unit for all slots of a plan; 0: the number of records counts.  ``avoid`` are the
-    members whose executors can't read some of the ranges by themselves.
+    ``cost`` is the cost of reading, in one unit for all slots of a plan; 0: the number of records counts.
     """
 
     member: str | None
     ranges: tuple[Range, ...] = ()
     cost: int = 0
-    avoid: frozenset[str] = frozenset()
 
     @property
     def records(self) -> int:
@@ -63,19 +61,19 @@ def new_plan(plan_id: str, slots: Iterable[Slot]) -> Plan:
     return Plan(plan_id, tuple(slots))
 
 
-def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
+def claim(plan: Plan, index: int, member: str | None, unreadable: Collection[TopicPartition] = ()) -> tuple[Plan, Slot]:
     """Give the slot of an input partition; the plan is unchanged when the index was claimed before.
 
     ``member`` is the member of the task's executor, None when it has none.  The order of choice: a slot of the member, then a
     slot without a member (with ranges, then the empty probe), then a slot of the member with most unclaimed cost.  Larger slots
-    come first, since the last to start is the last to end.  A slot that the executor can't read is the last choice, the smallest
-    first.  Raises UnknownSlot.
+    come first, since the last to start is the last to end.  A slot with ``unreadable`` partitions, whose leaders the executor
+    doesn't reach, is the last choice, the smallest first.  Raises UnknownSlot.
     """
     if not 0 <= index < len(plan.slots):
         raise UnknownSlot(f"plan {plan.plan_id} has {len(plan.slots)} slots, none with index {index}")
     if index in plan.claims:
         return plan, plan.slots[plan.claims[index]]
-    position = _choose(plan, member)
+    position = _choose(plan, member, unreadable)
     return replace(plan, claims=MappingProxyType({**plan.claims, index: position})), plan.slots[position]
 
 
@@ -95,10 +93,10 @@ def awaited(plans: Iterable[tuple[Plan, Collection[Range]]]) -> str:
     return ", and for ".join(parts) or "the sink, the query's own code, or the next trigger"
 
 
-def _choose(plan: Plan, member: str | None) -> int:
+def _choose(plan: Plan, member: str | None, unreadable: Collection[TopicPartition]) -> int:
     unclaimed_by_member: dict[str | None, list[tuple[int, int]]] = {}
     unclaimed = plan.unclaimed()
-    able = [position for position in unclaimed if member is None or member not in plan.slots[position].avoid]
+    able = [place for place in unclaimed if not any(item.tp in unreadable for item in plan.slots[place].ranges)]
     if not able:
         return min(
             unclaimed, key=lambda position: (plan.slots[position].cost or plan.slots[position].records, position)

@@ -11,7 +11,7 @@ member, which goes on trying, has reached the leader for ``GOOD_MS``.  A member 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -80,9 +80,3 @@ def new_bars(old: Barred, new: Barred) -> dict[str, list[TopicPartition]]:
     """By member, the partitions that it is barred from in ``new`` and not in ``old``."""
     by_member = {member: sorted(bars.keys() - old.get(member, {}).keys()) for member, bars in new.items()}
     return {member: partitions for member, partitions in by_member.items() if partitions}
-
-
-def avoiding(barred: Barred, partitions: Iterable[TopicPartition]) -> frozenset[str]:
-    """The members that can't read some of these partitions."""
-    targets = frozenset(partitions)
-    return frozenset(member for member, bars in barred.items() if not targets.isdisjoint(bars))

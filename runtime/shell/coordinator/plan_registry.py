@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,8 +120,13 @@ class PlanRegistry:
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
 
-    def claim(self, plan_id: str, index: int, member: str | None, batch: int = -1) -> tuple[Slot, calls.ClaimReply]:
-        """The slot of this input partition, the same at every call; ``batch`` is Spark's number.  Raises UnknownPlan."""
+    def claim(
+        self, plan_id: str, index: int, member: str | None, batch: int = -1, unreadable: Collection[TopicPartition] = ()
+    ) -> tuple[Slot, calls.ClaimReply]:
+        """The slot of this input partition, the same at every call; ``batch`` is Spark's number.  Raises UnknownPlan.
+
+        ``unreadable``: the partitions that this member can't fetch.
+        """
         with self._lock:
             registered = self._plans.get(plan_id)
             if registered is None:
@@ -130,7 +135,7 @@ class PlanRegistry:
                     f"more than {KEPT_PLANS} batches ago or to an earlier start of the query; "
                     "write or cache it inside foreachBatch"
                 )
-            registered.plan, slot = claim(registered.plan, index, member)
+            registered.plan, slot = claim(registered.plan, index, member, unreadable)
             if batch >= 0 and self._began is not None and registered.planned_at >= self._began:
                 self._number = batch
             return slot, calls.ClaimReply(

@@ -62,8 +62,7 @@ class Service:
     ) -> None:
         """``relay`` reads ranges for tasks that can't; without it such a request is refused.
 
-        ``on_recreated`` is called when a task has found a recreated topic.  ``on_query`` gets the query's id from tasks;
-        ``on_batch`` gets a batch in Spark's commit log from a listener, and returns the id of the served query, "" if unknown.
+        ``on_recreated`` is called when a task has found a recreated topic.  ``on_query`` gets the query's id from tasks; ``on_batch`` gets a batch in Spark's commit log from a listener, and returns the id of the served query, "" if unknown.
         """
         self._coordinator = coordinator
         self._plans = plans
@@ -143,8 +142,10 @@ class Service:
             return calls.encode(calls.ClaimReply(error=failure.error or "GROUP_FAILED", message=str(failure)))
         member = self._member_at(claim.address)
         self._note_missing_agent(claim)
+        name = member.member_id if member else None
+        unreadable = self._abilities.barred().get(name, {}) if self._abilities and name else {}
         try:
-            slot, reply = self._plans.claim(claim.plan, claim.index, member.member_id if member else None, claim.batch)
+            slot, reply = self._plans.claim(claim.plan, claim.index, name, claim.batch, unreadable)
         except (UnknownPlan, UnknownSlot) as error:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
         # After a fail-over a task of the previous run finds this one at the same port with the same token, maybe of another query.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -191,10 +190,6 @@ class GroupRun:
         ``last``: the query ends with this batch, so no agent is started for it.
         """
         plan_id = secrets.token_hex(8)
-        if barred := self._barred():
-            slots = [
-                replace(slot, avoid=reachability.avoiding(barred, (item.tp for item in slot.ranges))) for slot in slots
-            ]
         self._plans.register(plan_id, slots, ids, last=last)
         return plan_id
 

@@ -247,7 +247,7 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
             ways.relay(),
             PlanRegistry(),
         )
-        plans.register("p", [Slot(None, tuple(Range(*tp, 0, 1_000) for tp in tps))])
+        plans.register("p", [Slot(None, (Range(*tp, 0, 1_000),)) for tp in tps])
         service = Service(
             coordinator, plans, failure=lambda: None, status=dict, abilities=watch,
             relay=lambda body: relay.answer(body, tps),
@@ -263,6 +263,8 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
         ):
             with pytest.raises((ValueError, TypeError)):
                 call("Fetched", wrong)
+        claims = [call("Claim", {"plan": "p", "index": index, "address": "a"})["ranges"] for index in range(2)]
+        assert claims == [[[topic, 1, 0, 1_000]], [[topic, 0, 0, 1_000]]], "what it doesn't reach comes last"
         task = RelayedReader(service.handlers()["Read"])
         assert sum(batch.num_rows for _, _, batch in task.read([Range(*tps[0], 0, 50)], {}) if batch is not None) == 50
         alone = Service(coordinator, plans, failure=lambda: CohortError("fenced", "FENCED_INSTANCE_ID"), status=dict)

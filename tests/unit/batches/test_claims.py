@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.batches.claims import Slot, UnknownSlot, claim, new_plan
-from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 MEMBERS = st.none() | st.sampled_from("abc")
 SIZES = st.lists(st.integers(1, 9), max_size=3)
@@ -82,16 +82,12 @@ def test_the_dearest_comes_first_where_costs_are_known() -> None:
 
 def test_who_cannot_read_a_slot_takes_it_last_and_the_smallest_first() -> None:
     """A task where some leader isn't reached reads what it can, else the empty ones; others don't care."""
-    slots = [
-        Slot(None, slot(None, 5).ranges, avoid=frozenset("a")),
-        Slot("b", slot("b", 3).ranges, avoid=frozenset("a")),
-        Slot("a", slot("a", 1).ranges),
-        Slot("b", slot("b", 9).ranges, avoid=frozenset("a")),
-        Slot(None),
-    ]
+    members, unreadable = (None, "b", "a", "b"), {TopicPartition("t", partition) for partition in (0, 1, 3)}
+    sizes = enumerate(zip(members, (5, 3, 1, 9), strict=True))
+    slots = [*(Slot(member, (Range("t", number, 0, size),)) for number, (member, size) in sizes), Slot(None)]
     plan, got = new_plan("p", slots), []
     for index in range(5):
-        plan, given_out = claim(plan, index, "a")
+        plan, given_out = claim(plan, index, "a", unreadable)
         got.append(slots.index(given_out))
     assert got == [2, 4, 1, 0, 3]
     assert claim(new_plan("p", slots), 0, "c")[1] is slots[0]

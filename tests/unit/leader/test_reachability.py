@@ -11,7 +11,6 @@ from sparkcohort.runtime.leader.reachability import (
     SILENT_MS,
     Barred,
     able_owners,
-    avoiding,
     cut_off,
     lift_expired,
     new_bars,
@@ -70,10 +69,9 @@ def test_who_has_left_is_forgotten() -> None:
 
 
 def test_what_others_make_of_it() -> None:
-    """The plan takes no cut-off owner for one; a slot knows who can't read it; changes are told by name."""
+    """The plan takes no cut-off owner for one; changes are told by name."""
     barred = cut_off({}, "m", {A: "silence", C: "silence"}, 0)
     assert able_owners(barred, {A: "m", B: "m", C: "n"}) == {B: "m", C: "n"}
-    assert avoiding(barred, [B, C]) == {"m"} and avoiding(barred, [B]) == frozenset()
     assert new_bars({}, barred) == {"m": [A, C]} and new_bars(barred, {}) == {}
 
 

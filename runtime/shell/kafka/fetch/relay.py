@@ -1,6 +1,6 @@
 """Ranges read through the driver, for a task whose executor does not reach a broker: the driver's side and the task's.
 
-Owners move and claims avoid such an executor within seconds of a cut, so this is for what is left: the batch in flight, and
+Owners move and claims avoid such an executor within seconds of a cut, so this is for what is left: tasks that had begun, and
 tasks that Spark starts there because no other core is free.  Such a task could only wait, or fail and be started again
 on the same executor.  No connection leads to an executor, and every executor reaches the driver: so the driver reads for it, a
 few megabytes a call, under the run's certificates.  Where the driver gets nothing either the task goes on by itself, and
