@@ -65,7 +65,7 @@ def simulate_command(
 
 
 def _load_assignor(word: str) -> Assignor:
-    """The assignor of this name: a built-in one, also by Kafka's class, or a user's own by entry point or dotted name.
+    """The assignor of this name: a built-in one, also by Kafka's class, or a user's own by dotted name.
 
     Raises CaseError.
     """

@@ -29,7 +29,7 @@ ROWS: Final = {
     "a hidden group id, new at each start": "test_a_group_is_required",
     "Java's `kafka.*` settings": "tests/unit/options/test_settings_table.py",
     "Java's bounds of numbers": "tests/unit/options/test_javas_settings.py",
-    "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
+    "`kafka.reconnect.backoff.ms`": "tests/shell/kafka/test_logins.py",
     "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_operators_settings.py",
     "`kafka.config.providers`": "tests/unit/options/test_kafka_settings.py",
     "`spark.sql.kafka.disallowedOptions` (after Spark 4.2)": "tests/e2e/test_operators_settings.py",

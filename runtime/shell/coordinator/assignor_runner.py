@@ -9,7 +9,7 @@ Python's lock could stop the group.
 from __future__ import annotations
 
 import logging
-import queue
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,14 +17,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
-from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.member_state import ComputeAssignment
 from sparkcohort.runtime.leader import assignment, delayed_rebalance
 from sparkcohort.runtime.leader.imbalance import LoadWatch
 from sparkcohort.runtime.protocol.messages import Assignments
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
-from sparkcohort.runtime.shell.rpc.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import in_context
 
 log = logging.getLogger("sparkcohort.assignor")
 
@@ -36,7 +35,7 @@ Done: TypeAlias = Callable[[Assignments, int, str], None]
 
 @dataclass(slots=True, eq=False)
 class _AssignorCall:
-    """One round's computation; ``round`` is set before it goes to the thread."""
+    """One round's computation; ``round`` is set before it is computed."""
 
     request: ComputeAssignment
     owned: assignment.Owned
@@ -78,9 +77,7 @@ class AssignorRunner:
         self._now, self._post, self._done = now, post, done
         self._current: _AssignorCall | None = None
         self._stuck: _AssignorCall | None = None
-        self._calls: queue.SimpleQueue[_AssignorCall | None] = queue.SimpleQueue()
-        self._thread: Supervised | None = None
-        self._running: _AssignorCall | None = None  # the thread's own: what it computes
+        self._computing = threading.Lock()  # a user's assignor runs in one thread at a time
 
     def lead_round(
         self, request: ComputeAssignment, owned: assignment.Owned, make_round: Callable[[], delayed_rebalance.Round]
@@ -101,10 +98,10 @@ class AssignorRunner:
         if not own:
             self._end(call, self._computed(call))
             return
-        if self._thread is None:
-            self._thread = Supervised("cohort-assignor", self._wait, self._work, self._give_up, amend=self._answer)
-            self._thread.start()
-        self._calls.put(call)
+        try:
+            threading.Thread(target=in_context(self._work, call), name="cohort-assignor", daemon=True).start()
+        except RuntimeError as error:  # the system has no thread for it
+            self._fail(call, f"assignor {call.name} could not be asked: {assignment.describe_error(error)}", error)
 
     def due(self) -> int | None:
         """When another round is due (ms of the group's clock); None if only an event can bring one."""
@@ -146,35 +143,18 @@ class AssignorRunner:
             "retry_in_ms": max(failure.due_ms - self._now(), 0),
         }
 
-    def close(self) -> None:
-        """End the thread, unless an assignor keeps it."""
-        self._calls.put(None)
+    # --- a user's assignor's thread -------------------------------------------------------------------
 
-    # --- the assignors' thread ------------------------------------------------------------------------
-
-    def _wait(self) -> bool:
-        self._running = self._calls.get()
-        return self._running is not None
-
-    def _work(self) -> None:
-        call = self._running
-        void = call is not self._current  # another round has begun meanwhile, or its time is over
-        self._answer(None if void or call is None else self._computed(call))
-
-    def _answer(self, result: Result | None = None) -> None:
-        """Post that the call is over, with or without a result, so that the thread doesn't count as stuck."""
-        if self._running is not None:
-            self._post(partial(self._returned, self._running, result))
-            self._running = None
-
-    def _give_up(self, error: CohortError) -> None:
-        """The thread has ended: its round ends at the deadline, the next one gets a new thread."""
-        log.error("group %s: %s", self._group_id, error)
-        self._thread = None
+    def _work(self, call: _AssignorCall) -> None:
+        """Compute, and post that the call is over, with or without a result, so that the assignor doesn't count as stuck."""
+        with self._computing:
+            # Not current: another round has begun meanwhile, or its time is over.
+            result = self._computed(call) if call is self._current else None
+        self._post(partial(self._returned, call, result))
 
     def _computed(self, call: _AssignorCall) -> Result:
         try:
-            assert call.round is not None  # noqa: S101  see lead
+            assert call.round is not None  # noqa: S101  see lead_round
             return delayed_rebalance.lead(
                 call.leader_state, call.round, call.began_ms, self._max_delay_ms, self._assignors
             )
@@ -184,7 +164,7 @@ class AssignorRunner:
     # --- how a round ends ------------------------------------------------------------------------------
 
     def _returned(self, call: _AssignorCall, result: Result | None) -> None:
-        """The thread has finished a call, or skipped a void one: it can take the next."""
+        """A call is finished, or was void and skipped: the assignor can take the next."""
         if self._stuck is not None:
             late_ms = self._now() - call.began_ms
             log.warning("group %s: assignor %s has returned, after %d ms", self._group_id, call.name, late_ms)

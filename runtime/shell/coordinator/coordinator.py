@@ -126,7 +126,6 @@ class Coordinator:
     def _end(self) -> None:
         if self._for_good:  # Kafka: onGroupUnloaded; a group that is taken over stays as it is
             self._step(p.Unload("its query has ended"))
-        self.leadership.runner.close()
         self._directory.end_streams("stop" if self._for_good else "restart")
         for _, answer in self._requests.values():
             if answer is not None:

@@ -14,7 +14,6 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import Committed
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka import client_log
-from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import with_tokens
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
@@ -40,7 +39,7 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        return Consumer(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
+        return Consumer(with_trusted_certificates(with_tokens(settings)), logger=log)
     except ValueError as error:  # of a trust store
         raise CohortError(f"the Kafka client cannot be made: {error}") from None
     except KafkaException as error:
@@ -64,7 +63,7 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     try:
-        return AdminClient(paced(with_credentials(settings)), logger=log)
+        return AdminClient(with_credentials(settings), logger=log)
     except KafkaException as error:  # which may quote a setting: redacted here, for every caller
         text = redact_text(str(inner.str() if (inner := error_of(error)) is not None else error), conf)
         raise KafkaException(KafkaError(code_of(error), text)) from None

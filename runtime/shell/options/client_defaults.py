@@ -7,11 +7,14 @@ from typing import Final, TypeAlias
 
 Settings: TypeAlias = Mapping[str, str | int | bool]
 
+PACE: Final[Settings] = {"reconnect.backoff.ms": "1000", "reconnect.backoff.max.ms": "1000"}
+"""When all brokers are down or refuse the login, librdkafka (2.16) begins again with ``bootstrap.servers``, and with no memory of
+how long it has waited: by default 20 attempts a second for ever, each a refused login and a line in the broker's log."""
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
 DRIVER: Final[Settings] = {
     "log.connection.close": "false",
     "metadata.recovery.rebootstrap.trigger.ms": "10000",  # not five minutes, where all brokers have been away
-    "reconnect.backoff.max.ms": "1000",
+    **PACE,
 }
 DRIVER_CONSUMERS: Final[Settings] = {**DRIVER, "queued.max.messages.kbytes": "1", "queued.min.messages": "1"}
 DRIVER_FORCED: Final[Settings] = dict.fromkeys(
@@ -31,7 +34,7 @@ READING: Final[Settings] = {
     "max.poll.interval.ms": 86_400_000,  # a slow sink is not a dead consumer: there is no group to be thrown out of
     "queued.max.messages.kbytes": 8 << 10,
     "queued.min.messages": 200_000,
-    "reconnect.backoff.max.ms": 1_000,  # librdkafka's default keeps away for up to ten seconds from a broker that is back
+    **PACE,  # librdkafka's default keeps away for up to ten seconds from a broker that is back
     "topic.metadata.propagation.max.ms": 5_000,
 }
 # A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over

@@ -57,13 +57,17 @@ def check(conf: Mapping[str, str], options: Mapping[str, str]) -> list[str]:
 
 
 def _check_size(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """Refuse numbers of more than 32 bits: librdkafka (2.16) would silently take their lower 32 bits."""
+    """Refuse what librdkafka (2.16) would take for another number: of more than 32 bits it takes the lower 32, of 5k the 5."""
     for name, value in conf.items():
-        if _NUMBER.fullmatch(value) and abs(int(value)) > _MOST:
-            bounds_match = _RANGE.search(_probe({name: str(-_MOST)})[0])
-            if bounds_match:
-                bounds = f"librdkafka takes {bounds_match[1]} to {bounds_match[2]}"
-                raise OptionError(f"option kafka.{_as_given(name, options)}={value} is out of bounds: {bounds}")
+        is_whole = _NUMBER.fullmatch(value) is not None
+        if abs(int(value)) > _MOST if is_whole else value[:1].isdigit():
+            bounds = _RANGE.search(_probe({name: str(-_MOST)})[0])
+            if bounds:
+                raise OptionError(_out_of_bounds(_as_given(name, options), value, bounds))
+
+
+def _out_of_bounds(name: str, value: str, bounds: re.Match[str]) -> str:
+    return f"option kafka.{name}={value} is out of bounds: librdkafka takes whole numbers, {bounds[1]} to {bounds[2]}"
 
 
 def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -96,6 +100,8 @@ def _explain(refusal: str, conf: Mapping[str, str], options: Mapping[str, str]) 
     together = {name: conf[name] for name in ("security.protocol",) if name in conf}
     for name, value in conf.items():
         if _probe({**together, name: value})[0] == refusal:
+            if bounds := _RANGE.search(refusal):
+                return _out_of_bounds(_as_given(name, options), value, bounds)
             if name.endswith(".location") and not Path(value).exists():  # OpenSSL's text for it is unclear
                 words = f"there is no file {value[:200]!r} on the driver"
             return f"option kafka.{_as_given(name, options)}: {words}"

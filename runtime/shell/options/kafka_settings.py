@@ -45,10 +45,7 @@ class KafkaSetting(NamedTuple):
     secret: bool = False  # never shown
     our_client: OurClient = OurClient.UNREACHED
     our_values: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
-    harmless: tuple[str, ...] = ()  # refused, no effect: values, in lower case, that ask for what is done anyway
-    least: int | None = None  # the bounds of librdkafka where Java takes numbers beyond them: the nearest is taken
-    most: int | None = None
-    javas_least: int = 0  # Java's own bound; less is refused
+    harmless: tuple[str, ...] = ()  # values, in lower case, that ask for what is done anyway
     default: str | None = None  # librdkafka's, where our client uses it
     alias_of: str = ""  # librdkafka's other name of the same, by which our defaults go
     consumers_only: bool = False  # an administrator's client would warn of it
@@ -72,14 +69,13 @@ _NO_PROVIDERS: Final = (
     "values are not looked up; read the secret where the query is made: .option('kafka.sasl.jaas.config', f'… "
     'password="{Path("/etc/kafka/secret/password").read_text().strip()}";\')'
 )
+_PACE: Final = "a broker that lets no client in is tried again after a second"
 _NO_JVM: Final = "there is no JVM; see metrics.port"
 _CREDENTIALS: Final = "it is a Java class; put the credentials into kafka.sasl.jaas.config"
 _JAVAS_SECURITY: Final = "it configures Java's security machinery, librdkafka has its own"
 _TLS: Final = "TLS 1.2 and 1.3 are spoken, the newest that a broker speaks too; limit it there, and leave it out"
 _CHECKED: Final = "tokens are checked by the brokers, not by clients"
 _AS_THEY_ARE: Final = "librdkafka sends id and secret as they are; give them encoded, and leave it out"
-_INT: Final = 2**31 - 1
-_ANY: Final = -(2**63)
 
 _OF_PRODUCERS: Final = (
     "acks", "batch.num.messages", "batch.size", "compression.codec", "compression.level", "compression.type",
@@ -143,7 +139,7 @@ _ROWS: Final = (
     KafkaSetting("client.id", our_client=HONOURED, default="rdkafka"),
     KafkaSetting("client.rack", ALIAS, our_client=HONOURED, default=""),
     KafkaSetting("config.providers", REFUSED, reason=_NO_PROVIDERS),
-    KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
+    KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, harmless=("-1",)),
     KafkaSetting("default.api.timeout.ms", OPTION),
     KafkaSetting("default_topic_conf", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting("enable.auto.commit", REFUSED, reason=_COMMITS, our_client=INDIFFERENT),
@@ -152,12 +148,12 @@ _ROWS: Final = (
     KafkaSetting("enable.ssl.certificate.verification", our_client=HONOURED, default="true"),
     KafkaSetting("exclude.internal.topics", NO_EFFECT, reason="internal topics are read only when named"),
     KafkaSetting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True),
-    KafkaSetting("fetch.max.bytes", our_client=HONOURED, consumers_only=True, least=0, most=_INT - 512),
-    KafkaSetting("fetch.max.wait.ms", RENAMED, becomes=("fetch.wait.max.ms",), least=0, most=300_000),
+    KafkaSetting("fetch.max.bytes", our_client=HONOURED, consumers_only=True),
+    KafkaSetting("fetch.max.wait.ms", RENAMED, becomes=("fetch.wait.max.ms",)),
     KafkaSetting(
         "fetch.message.max.bytes", our_client=HONOURED, alias_of="max.partition.fetch.bytes", consumers_only=True
     ),
-    KafkaSetting("fetch.min.bytes", our_client=HONOURED, default="1", consumers_only=True, least=1, most=100000000),
+    KafkaSetting("fetch.min.bytes", our_client=HONOURED, default="1", consumers_only=True),
     KafkaSetting("fetch.queue.backoff.ms", our_client=INDIFFERENT, consumers_only=True),
     KafkaSetting("fetch.wait.max.ms", our_client=HONOURED, consumers_only=True),
     KafkaSetting("group.id", ALIAS, our_client=INDIFFERENT),
@@ -182,7 +178,7 @@ _ROWS: Final = (
     KafkaSetting("log.connection.close", our_client=INDIFFERENT),
     KafkaSetting("log.queue", REFUSED, reason=_SET_BY_SOURCE, our_client=INDIFFERENT),
     KafkaSetting("log_cb", REFUSED, reason=_SET_BY_SOURCE),
-    KafkaSetting("max.partition.fetch.bytes", our_client=HONOURED, consumers_only=True, least=1, most=1000000000),
+    KafkaSetting("max.partition.fetch.bytes", our_client=HONOURED, consumers_only=True),
     KafkaSetting(
         "max.poll.interval.ms",
         NO_EFFECT,
@@ -192,8 +188,8 @@ _ROWS: Final = (
     KafkaSetting("max.poll.records", NO_EFFECT, reason="records are read in whole fetches"),
     KafkaSetting("message.max.bytes", our_client=INDIFFERENT),
     KafkaSetting("metadata.broker.list", our_client=HONOURED),
-    KafkaSetting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT, least=1, most=86_400_000),
-    KafkaSetting("metadata.recovery.rebootstrap.trigger.ms", our_client=INDIFFERENT, least=0, most=_INT),
+    KafkaSetting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT),
+    KafkaSetting("metadata.recovery.rebootstrap.trigger.ms", our_client=INDIFFERENT),
     KafkaSetting("offset.store.method", REFUSED, reason=_COMMITS, our_client=INDIFFERENT),
     KafkaSetting("on_commit", REFUSED, reason=_SET_BY_SOURCE),
     KafkaSetting("opaque", REFUSED, reason=_SET_BY_SOURCE),
@@ -201,20 +197,13 @@ _ROWS: Final = (
     KafkaSetting("plugin.library.paths", REFUSED, reason="plug-ins are not loaded; leave it out"),
     KafkaSetting("queued.max.messages.kbytes", our_client=INDIFFERENT, consumers_only=True),
     KafkaSetting("queued.min.messages", our_client=INDIFFERENT, consumers_only=True),
-    KafkaSetting(
-        "receive.buffer.bytes",
-        RENAMED,
-        becomes=("socket.receive.buffer.bytes",),
-        least=0,
-        most=100_000_000,
-        javas_least=-1,
-    ),
+    KafkaSetting("receive.buffer.bytes", RENAMED, becomes=("socket.receive.buffer.bytes",), harmless=("-1",)),
     KafkaSetting("receive.message.max.bytes", our_client=HONOURED, default="100000000"),
-    KafkaSetting("reconnect.backoff.max.ms", our_client=INDIFFERENT, least=0, most=3600000),
-    KafkaSetting("reconnect.backoff.ms", our_client=INDIFFERENT, least=0, most=3_600_000),
-    KafkaSetting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",), least=10, most=300_000),
-    KafkaSetting("retry.backoff.max.ms", our_client=INDIFFERENT, least=1, most=300_000),
-    KafkaSetting("retry.backoff.ms", our_client=INDIFFERENT, least=1, most=300_000),
+    KafkaSetting("reconnect.backoff.max.ms", NO_EFFECT, reason=_PACE, our_client=INDIFFERENT),
+    KafkaSetting("reconnect.backoff.ms", NO_EFFECT, reason=_PACE, our_client=INDIFFERENT),
+    KafkaSetting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",)),
+    KafkaSetting("retry.backoff.max.ms", our_client=INDIFFERENT),
+    KafkaSetting("retry.backoff.ms", our_client=INDIFFERENT),
     KafkaSetting("sasl.client.callback.handler.class", TRANSLATED, becomes=("sasl.oauthbearer.provider",)),
     KafkaSetting(
         "sasl.jaas.config",
@@ -235,15 +224,13 @@ _ROWS: Final = (
         ),
         secret=True,
     ),
-    KafkaSetting(
-        "sasl.kerberos.min.time.before.relogin", our_client=OTHER_LOGINS, least=0, most=86_400_000, javas_least=_ANY
-    ),
+    KafkaSetting("sasl.kerberos.min.time.before.relogin", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.login.callback.handler.class", TRANSLATED, becomes=("sasl.oauthbearer.method",)),
     KafkaSetting("sasl.login.class", REFUSED, reason=_CREDENTIALS),
     KafkaSetting("sasl.mechanism", RENAMED, becomes=("sasl.mechanisms",), our_client=HONOURED),
     KafkaSetting("sasl.mechanisms", our_client=HONOURED, default="GSSAPI"),
-    KafkaSetting("sasl.oauthbearer.assertion.claim.exp.seconds", our_client=OTHER_LOGINS, least=1, most=_INT),
-    KafkaSetting("sasl.oauthbearer.assertion.claim.nbf.seconds", our_client=OTHER_LOGINS, least=0, most=_INT),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.exp.seconds", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.nbf.seconds", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.assertion.private.key.file", secret=True, our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.assertion.private.key.passphrase", secret=True, our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.assertion.private.key.pem", secret=True, our_client=OTHER_LOGINS),
@@ -271,9 +258,7 @@ _ROWS: Final = (
     KafkaSetting("sasl.username", our_client=HONOURED),
     KafkaSetting("security.protocol", our_client=HONOURED, default="plaintext"),
     KafkaSetting("security.providers", REFUSED, reason="they are Java classes; configure OpenSSL instead"),
-    KafkaSetting(
-        "send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",), least=0, most=100_000_000, javas_least=-1
-    ),
+    KafkaSetting("send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",), harmless=("-1",)),
     KafkaSetting("session.timeout.ms", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("share.acknowledgement.mode", NO_EFFECT, reason="there are no share groups here"),
     KafkaSetting(
@@ -285,9 +270,6 @@ _ROWS: Final = (
         "socket.connection.setup.timeout.ms",
         our_client=HONOURED,
         default="30000",
-        least=1_000,
-        most=_INT,
-        javas_least=_ANY,
     ),
     KafkaSetting("socket.keepalive.enable", our_client=HONOURED, default="false"),
     KafkaSetting("socket.receive.buffer.bytes", our_client=HONOURED, default="0"),

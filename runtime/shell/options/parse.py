@@ -15,7 +15,7 @@ from sparkcohort.runtime.shell.options.assignor_names import assignor_names
 from sparkcohort.runtime.shell.options.declaration import Reads, declared_options
 from sparkcohort.runtime.shell.options.disallowed import kafka_names
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate
-from sparkcohort.runtime.shell.options.kafka_translate import fit_number, translate
+from sparkcohort.runtime.shell.options.kafka_translate import translate
 from sparkcohort.runtime.shell.options.offset_checks import check_batch, check_offsets
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
@@ -63,7 +63,6 @@ def _source_options(texts: Mapping[str, str], value: Values, warnings: list[str]
     kafka, more = _kafka_settings(texts, value, parsed)
     decodings = read_decodings(value, texts)
     parsed["group_instance_id"] = parsed["group_instance_id"] or _instance_id(subscription)
-    parsed["metadata_max_age_ms"] = int(kafka["metadata.max.age.ms"])
     return SourceOptions(
         **parsed,
         subscription=subscription,
@@ -87,11 +86,11 @@ def _kafka_settings(
         prefixed[PROVIDER.removeprefix("kafka.")] = provider
     conf, warnings = translate(prefixed)
     conf["bootstrap.servers"] = parsed["bootstrap_servers"]
-    conf["metadata.max.age.ms"], warning = fit_number("metadata.max.age.ms", str(parsed["metadata_max_age_ms"]))
+    conf["metadata.max.age.ms"] = str(parsed["metadata_max_age_ms"])
     conf.setdefault("client.id", "cohort")
     if parsed["client_rack"]:
         conf["client.rack"] = parsed["client_rack"]
-    return dict(conf), [*([warning] if warning else ()), *warnings]
+    return conf, warnings
 
 
 def _table_check(texts: Mapping[str, str], written: Mapping[str, str], reads: Reads) -> list[str]:

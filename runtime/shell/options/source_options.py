@@ -205,7 +205,7 @@ class SourceOptions:
     assignors: tuple[str, ...] = stream_option(
         "partition.assignment.strategy",
         "assignors",
-        "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as package.module.Class or package.module:object",
+        "assignors in order of preference, Kafka's class names too; your own as package.module.Class or package.module:object",
         default="cooperative-sticky,range",
     )
     # A batch can take longer by what a member has above the mean: a fifth is worth a move, less is not.
@@ -320,6 +320,7 @@ class SourceOptions:
         "how often new partitions and topics are looked for",
         default="30000",
         minimum=100,
+        maximum=86_400_000,
     )
     coordinator_host: str = stream_option(
         "coordinator.host",

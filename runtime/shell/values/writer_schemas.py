@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import NamedTuple, TypeAlias
 
 from sparkcohort.runtime.shell.values.registry_settings import RegistrySettings
 from sparkcohort.runtime.shell.values.schema_registry import (
@@ -31,14 +32,8 @@ WAIT_S = 0.5
 """How long a decoder waits for an answer: a healthy registry has answered by then."""
 MOST_THREADS = 4
 
-
-class _SchemaFetch:
-    """A schema that is being fetched; all threads that need it wait for the same answer."""
-
-    def __init__(self, schema_id: int | str) -> None:
-        self.schema_id = schema_id
-        self.done = threading.Event()
-        self.deadline = time.monotonic() + WAIT_S
+_SchemaFetch: TypeAlias = tuple[Future[None], float]
+"""A schema that is being fetched, and until when threads that need it wait, all for the same answer."""
 
 
 class _NoSchema(NamedTuple):
@@ -59,9 +54,8 @@ class WriterSchemas:
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._clock = registry, clock
         self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(MOST_THREADS, "cohort-schemas")
         self._requests: dict[int | str, _SchemaFetch] = {}  # without an answer yet
-        self._unasked: deque[_SchemaFetch] = deque()  # those of them that wait for a thread
-        self._threads = 0
         self._schemas: dict[int | str, RegisteredText] = {}
         self._refused: OrderedDict[int | str, _NoSchema] = OrderedDict()  # at most MOST_REFUSED, the oldest first
 
@@ -76,8 +70,10 @@ class WriterSchemas:
             answer = self._stored_answer(schema_id)
             if answer is not None:
                 return answer
-            request = self._requests.get(schema_id) or self._request(schema_id)
-        request.done.wait(max(request.deadline - time.monotonic(), 0.0))
+            if schema_id not in self._requests:
+                self._requests[schema_id] = self._pool.submit(self._fetch, schema_id), time.monotonic() + WAIT_S
+            future, deadline = self._requests[schema_id]
+        wait([future], max(deadline - time.monotonic(), 0.0))
         with self._lock:
             answer = self._stored_answer(schema_id)
         if answer is None:
@@ -96,30 +92,10 @@ class WriterSchemas:
             raise type(refusal.reason)(str(refusal.reason))  # each thread its own
         return refusal.reason
 
-    def _request(self, schema_id: int | str) -> _SchemaFetch:
-        """Queue a request for an id; ``MOST_THREADS`` requests run at once."""
-        request = self._requests[schema_id] = _SchemaFetch(schema_id)
-        self._unasked.append(request)
-        if self._threads < MOST_THREADS:
-            try:
-                threading.Thread(target=self._ask, name="cohort-schemas", daemon=True).start()
-                self._threads += 1
-            except RuntimeError as error:  # the system has no thread for it
-                self._unasked.remove(request)
-                self._store_answer(request, RegistryError(f"Schema {schema_id} can't be asked for: {error}"))
-        return request
-
-    def _ask(self) -> None:
-        """The thread's work: answer queued requests, and end when there are none."""
-        while True:
-            with self._lock:
-                if not self._unasked:
-                    self._threads -= 1
-                    return
-                request = self._unasked.popleft()
-            answer = self._answer(request.schema_id)
-            with self._lock:
-                self._store_answer(request, answer)
+    def _fetch(self, schema_id: int | str) -> None:
+        answer = self._answer(schema_id)
+        with self._lock:
+            self._store_answer(schema_id, answer)
 
     def _answer(self, schema_id: int | str) -> RegisteredText | RegistryError:
         try:
@@ -129,8 +105,8 @@ class WriterSchemas:
         except Exception as error:  # noqa: BLE001  the waiting threads must get an answer after any error
             return RegistryError(f"Schema {schema_id} could not be asked for: {type(error).__name__}: {error}")
 
-    def _store_answer(self, request: _SchemaFetch, answer: RegisteredText | RegistryError) -> None:
-        schema_id, refusal = request.schema_id, self._refused.pop(request.schema_id, None)
+    def _store_answer(self, schema_id: int | str, answer: RegisteredText | RegistryError) -> None:
+        refusal = self._refused.pop(schema_id, None)
         if isinstance(answer, RegisteredText):
             self._schemas[schema_id] = answer
         else:
@@ -138,7 +114,6 @@ class WriterSchemas:
             while len(self._refused) > MOST_REFUSED:
                 self._refused.popitem(last=False)
         del self._requests[schema_id]
-        request.done.set()
 
     def _no_schema(self, refusal: _NoSchema | None, answer: RegistryError) -> _NoSchema:
         now, patience_s = self._clock(), self._registry.timeout_s

@@ -17,7 +17,6 @@ from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.protocol.messages import Assignments, JoinedMember, Subscription
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import assignor_runner
-from sparkcohort.runtime.shell.rpc.threads import Supervised
 from tests.kit.own_assignors import MISBEHAVIOURS, TOPICS, Own, everything_to, first, raises
 
 TIMEOUT_MS, LIMIT_S = 60_000, 20.0
@@ -121,7 +120,6 @@ def test_an_assignor_that_misbehaves_costs_its_round_only(case: str, caplog: pyt
     assert told == [f"group g: {why}; each member keeps its partitions"]
     failure = desk.leading.failure()
     assert failure == {"assignor": "own", "error": why, "age_ms": 0, "in_a_row": 2, "retry_in_ms": 10_000}
-    desk.leading.close()
 
 
 def test_a_good_one_rules_and_makes_up_for_its_failures(caplog: pytest.LogCaptureFixture) -> None:
@@ -150,7 +148,7 @@ def test_the_built_in_ones_are_done_at_once() -> None:
     desk = Desk(*ASSIGNORS.values())
     desk.begin("range")
     assert desk.done == [({"a": (ZERO,), "b": (ONE,), "clerk": ()}, 4, "")]
-    assert desk.jobs.empty() and desk.leading._thread is None
+    assert desk.jobs.empty()
 
 
 def test_one_that_hangs_is_gone_on_without(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
@@ -192,16 +190,13 @@ def test_a_round_that_was_overtaken_is_void(gate: Gate) -> None:
 
 
 def test_a_call_that_was_given_up_before_its_turn_holds_nobody_up() -> None:
-    """The thread comes to it when its time is over: it passes over it, and says that it is there for the next."""
+    """When its turn comes its time is over: it is passed over, and the assignor is there for the next."""
     desk = Desk(Own(raises(AssertionError("asked in vain"))))
-    late = desk.leading._thread = Supervised("late", desk.leading._wait, desk.leading._work, desk.leading._give_up)
-    desk.begin()
-    desk.pass_ms(OVER_MS)
-    desk.leading.close()
-    late.run()
+    with desk.leading._computing:
+        desk.begin()
+        desk.pass_ms(OVER_MS)
     desk.work()
     assert [why for _, _, why in desk.done] == [f"assignor own did not return within {OVER_MS} ms"]
-    desk.leading._thread = None
     assert desk.round()[1] == "assignor own raised AssertionError: asked in vain"
 
 

@@ -13,7 +13,7 @@ import pytest
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.coordinator.custom_assignors import load
-from tests.kit.pages import EXAMPLES, block, section
+from tests.kit.pages import block
 
 MODULE = """
 from sparkcohort.assignors import ASSIGNORS
@@ -94,15 +94,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def distribution(name: str, points: str) -> dict[str, str]:
-    """The files of an installed distribution with these entry points; what pip writes, less what nobody reads."""
-    folder = f"{name}-1.0.dist-info"
-    return {
-        f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{folder}/entry_points.txt": f"[sparkcohort.assignors]\n{points}\n",
-    }
-
-
 def write(folder: Path, files: dict[str, str]) -> None:
     """Write these files."""
     for name, text in files.items():
@@ -112,9 +103,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture
 def users(place: Path) -> Path:
-    """The folder, with a user's module and a distribution of it, whose entry points are right and wrong."""
-    points = "mine = users:Mine\nother = users:Mine\ngone = users:NoSuchClass\nnothing = users:Nothing"
-    write(place, {"users.py": MODULE, **distribution("users", points)})
+    """The folder, with a user's module."""
+    write(place, {"users.py": MODULE})
     return place
 
 
@@ -122,42 +112,36 @@ def users(place: Path) -> Path:
     ("words", "names"),
     [
         (("range", "cooperative-sticky"), ["range", "cooperative-sticky"]),
-        (("mine", "range"), ["mine", "range"]),
         (("users.Mine",), ["mine"]),
         (("users:Mine",), ["mine"]),
         (("users:Outer.Inner",), ["inner"]),
-        (("users.made", "users.Slots", "range", "mine"), ["made", "slots", "range", "mine"]),
+        (("users.made", "users.Slots", "range", "users.Mine"), ["made", "slots", "range", "mine"]),
     ],
 )
 def test_assignors_are_found(users: Path, words: tuple[str, ...], names: list[str]) -> None:
-    """Built-in ones, entry points', classes, classes in classes and objects, in the order given, by their own names."""
+    """Built-in ones, classes, classes in classes and objects, in the order given, by their own names."""
     found = load(words)
     assert list(found) == names == [assignor.name for assignor in found.values()]
     assert all(found[name] is ASSIGNORS[name] for name in found.keys() & ASSIGNORS)
 
 
-@pytest.mark.parametrize("word", ["shipped", "users.Mine"])
-def test_an_archive_is_as_good_as_a_folder(place: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As --py-files ships it: by dotted name, and by entry point where the archive has a distribution's files."""
+def test_an_archive_is_as_good_as_a_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As --py-files ships it."""
     with zipfile.ZipFile(place / "users.zip", "w") as archive:
-        archive.writestr("users.py", MODULE.replace('"mine"', f'"{word.rpartition(".")[2].lower()}"'))
-        for name, text in distribution("users", "shipped = users:Mine").items():
-            archive.writestr(name, text)
+        archive.writestr("users.py", MODULE)
     monkeypatch.syspath_prepend(place / "users.zip")
-    assert list(load([word])) == [word.rpartition(".")[2].lower()]
+    assert list(load(["users.Mine"])) == ["mine"]
 
 
 REFUSED = [
-    ("rage", "no assignor has this name; did you mean range? There are cooperative-sticky, "),
-    ("mime", "did you mean mine?"),
-    ("sometimes", "no assignor has this name. There are"),
+    ("rage", "no assignor has this name; did you mean range? there are "),
+    ("sometimes", "no assignor has this name: there are"),
     ("no_such_module.Mine", "cannot be imported on the driver (ModuleNotFoundError: No module named 'no_such_module')"),
-    ("users.Mein", "did you mean users.Mine?; install it where the driver runs, or ship its file with --py-files"),
-    ("users:Mein", "did you mean users:Mine?"),
-    ("gone", "cannot be imported on the driver (AttributeError: "),
+    ("users.Mein", "; install it where the driver runs, or ship its file with --py-files"),
+    ("users.NoSuchClass", "cannot be imported on the driver (AttributeError: "),
     ("failing.Mine", "(RuntimeError: no licence)"),
     ("leaving.Mine", "(SystemExit: 3)"),
-    ("nothing", "it lacks name and cooperative and assign (see sparkcohort.assignors.Assignor)"),
+    ("users.Nothing", "it lacks name and cooperative and assign (see sparkcohort.assignors.Assignor)"),
     ("users.Nameless", "it lacks name"),
     ("users", "no assignor has this name"),
     ("users.Range", "its name, 'range', is that of a built-in assignor"),
@@ -170,7 +154,6 @@ REFUSED = [
     ("users.Broken", "cannot be made (OSError: no such database)"),
     ("users.Exiting", "cannot be made (SystemExit: 3)"),
     ("users.Shy", "cannot be made (KeyError: 'nobody')"),
-    ("other", "the entry point's name and the assignor's, 'mine', must be the same"),
     ("sparkcohort.assignors.range.RangeAssignor", "is that of a built-in assignor"),
 ]
 
@@ -185,25 +168,17 @@ def test_what_is_no_assignor_is_refused(users: Path, word: str, why: str) -> Non
 
 
 def test_two_of_one_name_are_refused(users: Path) -> None:
-    """Of the option's own making, or of two distributions' ."""
+    """The error has both words."""
     with pytest.raises(
         OptionError, match=r"='users:made': its name is 'made', and so is that of users.made: rename one"
     ):
-        load(["mine", "users.made", "users:made"])
-    write(users, distribution("rival", "mine = users:Slots"))
-    with pytest.raises(OptionError, match="='mine': users:Mine and users:Slots both have this name: uninstall one"):
-        load(["mine"])
+        load(["users.Mine", "users.made", "users:made"])
 
 
-@pytest.mark.parametrize("word", ["whole_topics.WholeTopics", "whole-topics"])
-def test_the_guides_example(place: Path, word: str) -> None:
-    """Each topic is one member's as a whole, the loads as even as whole topics allow; found in both of its ways."""
-    module = block("assignor")
-    points = section(EXAMPLES["assignor"][0].read_text(), "entry-point").removeprefix("```toml\n").removesuffix("```")
-    name, value = re.findall(r'^([\w-]+) = "(.+)"$', points, re.MULTILINE)[0]
-    assert '[project.entry-points."sparkcohort.assignors"]' in points
-    write(place, {"whole_topics.py": module, **distribution("whole-topics", f"{name} = {value}")})
-    (assignor,) = load([word]).values()
+def test_the_guides_example(place: Path) -> None:
+    """Each topic is one member's as a whole, the loads as even as whole topics allow."""
+    write(place, {"whole_topics.py": block("assignor")})
+    (assignor,) = load(["whole_topics.WholeTopics"]).values()
     wants: Callable[..., MemberSubscription] = lambda *topics: MemberSubscription(topics)  # noqa: E731
     given: Mapping[str, Collection[Partition]] = assignor.assign(
         {"a": 3, "b": 2, "c": 1, "d": 4}, {"m1": wants("a", "b", "c"), "m2": wants("a", "c", "d"), "m3": wants()}, {}

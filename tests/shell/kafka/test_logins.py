@@ -109,7 +109,7 @@ def door(secure: Broker) -> Iterator[Relay]:
 )
 def test_a_wrong_password_is_no_storm(door: Relay, mechanism: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     """Two attempts a second at most, of librdkafka too, which makes forty if it is let; few lines in our log."""
-    settings = conf(f"127.0.0.1:{door.port}", mechanism, sasl_password="wrong", reconnect_backoff_ms="50")
+    settings = conf(f"127.0.0.1:{door.port}", mechanism, sasl_password="wrong")
     caplog.set_level("INFO")
     began = time.monotonic()
     if kind == "driver":

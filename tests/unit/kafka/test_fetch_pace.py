@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from sparkcohort.runtime.kafka.fetch_messages import Node
-from sparkcohort.runtime.shell.kafka import reconnect_backoff
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.broker import FetchLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
+from sparkcohort.runtime.shell.kafka.fetch.settings import settings_of
+from sparkcohort.runtime.shell.options.client_defaults import DRIVER
 from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
     TransportError,
 )
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.options import LEAST
 
 
 def link() -> FetchLink:
@@ -76,11 +79,6 @@ def test_metadata_that_are_refused() -> None:
 
 def test_librdkafka_is_held_back() -> None:
     """Its own back-off is forgotten with every new beginning: a second is the least, whatever a user has set."""
-    for given in ({}, {"reconnect.backoff.ms": "50"}, {"reconnect.backoff.max.ms": 1, "reconnect.backoff.ms": 0}):
-        paced = reconnect_backoff.paced(given)
-        assert (paced["reconnect.backoff.ms"], paced["reconnect.backoff.max.ms"]) == (1_000, 1_000)
-    assert reconnect_backoff.paced({"reconnect.backoff.ms": "5000", "a": 1}) == {
-        "reconnect.backoff.ms": 5_000,
-        "reconnect.backoff.max.ms": 5_000,
-        "a": 1,
-    }
+    options = parse({**LEAST, "kafka.reconnect.backoff.ms": "50"})
+    assert [warning for warning in options.warnings if "kafka.reconnect.backoff.ms has no effect" in warning]
+    assert settings_of(options.kafka)["reconnect.backoff.ms"] == DRIVER["reconnect.backoff.ms"] == "1000"

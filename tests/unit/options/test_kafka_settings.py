@@ -48,7 +48,6 @@ def test_settings_without_effect_warn_once(name: str) -> None:
     [
         ("fetch.max.wait.ms", "100", "fetch.wait.max.ms", "100"),
         ("receive.buffer.bytes", "1048576", "socket.receive.buffer.bytes", "1048576"),
-        ("receive.buffer.bytes", "-1", "socket.receive.buffer.bytes", "0"),
         ("request.timeout.ms", "30000", "socket.timeout.ms", "30000"),
         ("max.partition.fetch.bytes", "2097152", "max.partition.fetch.bytes", "2097152"),
         ("isolation.level", "READ_COMMITTED", "isolation.level", "read_committed"),
@@ -60,6 +59,13 @@ def test_settings_without_effect_warn_once(name: str) -> None:
 def test_consumer_settings_in_librdkafkas_words(java: str, value: str, name: str, translated: str) -> None:
     """Java's names of what librdkafka has too are understood; librdkafka's own names pass."""
     assert given(**{java.replace(".", "__"): value}).kafka[name] == translated
+
+
+@pytest.mark.parametrize("name", ["receive.buffer.bytes", "send.buffer.bytes", "connections.max.idle.ms"])
+def test_javas_word_for_no_limit(name: str) -> None:
+    """It is librdkafka's default."""
+    options = given(**{name.replace(".", "__"): "-1"})
+    assert (options.kafka, options.warnings) == (given().kafka, given().warnings)
 
 
 def test_two_names_of_one_setting() -> None:

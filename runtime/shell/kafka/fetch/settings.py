@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparkcohort.runtime.kafka.addresses import servers
-from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.options.client_defaults import READING, READING_FORCED
 from sparkcohort.runtime.shell.options.connection_settings import unsupported
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN
@@ -17,7 +16,7 @@ def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a source's client: the user's, between our defaults and what is forced."""
     # A name of its own: the consumer never joins, so no permission on a group is needed either.
     group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
-    return {**paced({**READING, **_without_aliases(conf)}), **READING_FORCED, **group}
+    return {**READING, **_without_aliases(conf), **READING_FORCED, **group}
 
 
 def bootstrap_of(config: Mapping[str, Any]) -> str:
