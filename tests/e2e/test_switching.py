@@ -121,7 +121,7 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], int | str, int | str]]] = {
     "a topic of another source": (
         {"startingOffsets": '{"turns":{"0":-2,"1":-2},"other-turns":{"0":0}}'},
         ALL_PARTITIONS,
-        "option startingOffsets names other-turns-0, which option subscribe does not read",
+        "option startingOffsets names other-turns-0, which does not exist or is not read",
     ),
     "a strategy that is none": (
         {"startingTimestamp": 1, "startingOffsetsByTimestampStrategy": "nonsense"},

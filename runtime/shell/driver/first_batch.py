@@ -20,7 +20,7 @@ from sparkcohort.runtime.kafka.run_epoch import decode, plan_of, starts_beside
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
-from sparkcohort.runtime.shell.driver.starting_offsets import initial_offsets, lapsed_pins
+from sparkcohort.runtime.shell.driver.starting_offsets import initial_offsets
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 
 log = logging.getLogger("sparkcohort.first_batch")
@@ -52,25 +52,11 @@ class FirstBatch:
     def _initial_offsets(self) -> Offsets:
         commits = self._committed(self._log_ends.snapshot().partitions)
         pinned_start = starts_beside(commits, pin=self._pin)
-        pins = {
-            tp: entry.offset for tp, entry in commits.items() if entry.offset is not None and decode(entry.metadata).pin
-        }
-        old = lapsed_pins(self._log_ends, pins)
         # A pin beside real commits is one that a first batch has replaced in part: it no longer speaks for the start.
-        if len(pinned_start) < len(commits):
-            pinned_start = {}
-        if pinned_start and not old:
+        if pinned_start and len(pinned_start) == len(commits):
             return pinned_start
-        usable = {tp: entry.offset for tp, entry in commits.items() if entry.offset is not None and tp not in old}
-        computed = initial_offsets(self._options, self._log_ends, lambda _: usable)
-        start = {**pinned_start, **{tp: computed[tp] for tp in old}} if pinned_start else computed
-        for tp, reason in sorted(old.items()):
-            log.warning(
-                "group %s: the first batch, which was never committed, was to start at %s-%d at %d, but %s: it starts at %d, "
-                "as the options say",
-                *(self._options.group_id, *tp, pins[tp], reason, start[tp]),
-            )
-        return dict(sorted(start.items()))
+        usable = {tp: entry.offset for tp, entry in commits.items() if entry.offset is not None}
+        return initial_offsets(self._options, self._log_ends, lambda _: usable)
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         offsets = self._membership.committed(partitions)

@@ -29,11 +29,10 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.shell.driver.metric_specs import COHORT_UP, METRICS, MetricSpec
 from sparkcohort.runtime.shell.driver.metric_values import MOST_PARTITIONS, Samples, Status, values
-from sparkcohort.runtime.shell.rpc.threads import Supervised
+from sparkcohort.runtime.shell.rpc.threads import in_context
 
 log = logging.getLogger("sparkcohort.metrics")
 
-CLOSE_S: Final = 1.0
 POLL_S: Final = 0.1
 """How often the loop checks whether the endpoint is closed."""
 READ_S: Final = 10.0
@@ -99,7 +98,6 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
     """A thread for each scrape, ``MOST`` at a time."""
 
     daemon_threads = True
-    timeout = POLL_S
     allow_reuse_port = False  # a second endpoint on the port is an error, not a lottery
 
     def __init__(self, address: tuple[str, int], family: int) -> None:
@@ -152,7 +150,6 @@ class MetricsEndpoint:
         self._registry.register(StatusCollector(status, most_partitions))
         self._status = status
         self._server: _MetricsServer | None = None
-        self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up)
 
     def start(self) -> None:
         """Bind the port and serve.  Raises OptionError naming ``metrics.port`` or ``metrics.address``."""
@@ -164,23 +161,15 @@ class MetricsEndpoint:
             raise _refused(self._address, self.port, os_error) from None
         self._server.set_app(_with_health(make_wsgi_app(self._registry), self._status))
         self.port = self._server.server_port
-        self._thread.start()
+        loop = in_context(self._server.serve_forever, POLL_S)
+        threading.Thread(target=loop, name="cohort-metrics", daemon=True).start()
         log.info("metrics of the group at http://%s/metrics", joined(self._address, self.port))
-
-    def _is_open(self) -> bool:
-        return self._server is not None
-
-    def _serve(self) -> None:
-        server = self._server
-        if server is not None:
-            server.handle_request()
 
     def close(self) -> None:
         """Stop serving and close the socket, if started."""
-        self._thread.close()
         server, self._server = self._server, None
         if server is not None:
-            self._thread.join(CLOSE_S)
+            server.shutdown()
             server.server_close()
 
 
@@ -205,11 +194,6 @@ def _what_is_wrong(status: Callable[[], Status]) -> str:
     if not current:
         return "the query is ending"
     return "a newer driver has taken the group over" if current["fenced"] else ""
-
-
-def _give_up(error: CohortError) -> None:
-    """The query goes on without metrics."""
-    log.error("the metrics endpoint has ended: %s", error)
 
 
 def _refused(address: str, port: int, error: OSError) -> OptionError:

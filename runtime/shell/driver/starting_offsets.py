@@ -47,25 +47,6 @@ def initial_offsets(
     return _resolve(options, log_ends, all_specs)
 
 
-def lapsed_pins(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
-    """Pinned offsets at which nothing can start any more, since they are outside their log, with a word on each.
-
-    What cannot be asked now is believed.
-    """
-    snapshot = log_ends.refresh(PATIENCE_S) if pins else log_ends.snapshot()
-    reachable = [tp for tp in pins if tp in snapshot.partitions and tp not in snapshot.unreachable]
-    try:
-        beginnings = log_ends.beginnings(reachable) if reachable else {}
-    except CohortError as error:
-        if not hold.is_unreachable(error):
-            raise
-        return {}
-    young = {tp: f"its log begins at {offset} by now" for tp, offset in beginnings.items() if offset > pins[tp]}
-    short = {tp: snapshot.ends[tp] for tp in reachable if tp in snapshot.ends and snapshot.ends[tp] < pins[tp]}
-    waits = log_ends.behind_transactions({tp: pins[tp] for tp in short})
-    return young | {tp: f"its log ends at {offset} by now" for tp, offset in short.items() if tp not in waits}
-
-
 def _specs(start: Start, partitions: Iterable[TopicPartition], default: int | None = None) -> dict[TopicPartition, int]:
     """What a start says of each partition; those it leaves out get ``default``, or stay out."""
     if isinstance(start, Mapping):

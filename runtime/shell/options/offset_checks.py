@@ -1,7 +1,6 @@
-"""Where a read starts and ends: partitions that the subscription doesn't read, and Spark's rules of a batch read.
+"""Where a batch read starts and ends, by Spark's rules: from earliest to latest by default, no start at latest, no end at earliest.
 
-``KafkaSourceProvider.validateBatchOptions``: from earliest to latest by default, no start at latest, no end at earliest, no
-start behind the end.
+Source: ``KafkaSourceProvider.validateBatchOptions``.  What doesn't exist, and a start behind its end, is found when it is read.
 """
 
 from __future__ import annotations
@@ -10,31 +9,7 @@ from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
-from sparkcohort.runtime.shell.options.source_options import ByPartition, SourceOptions, SourceSubscription, Start
-
-
-def check_offsets(source: SourceOptions) -> None:
-    """Raises OptionError for a partition in a start or an end that the subscription does not read; a pattern is not checked."""
-    for name, offsets in (
-        ("startingOffsets", source.starting_offsets),
-        ("startingOffsets.fallback", source.starting_offsets_fallback),
-        ("startingOffsetsByTimestamp", source.starting_offsets_by_timestamp),
-        ("endingOffsets", source.ending_offsets),
-        ("endingOffsetsByTimestamp", source.ending_offsets_by_timestamp),
-    ):
-        _check_named(name, offsets, source.subscription)
-
-
-def _check_named(name: str, offsets: Start | None, subscription: SourceSubscription) -> None:
-    if not isinstance(offsets, Mapping) or subscription.kind == "subscribePattern":
-        return
-    unread = [tp for tp in offsets if tp not in subscription.partitions and tp.topic not in subscription.topics]
-    if unread:
-        tp = min(unread)
-        raise OptionError(
-            f"option {name} names {tp.topic}-{tp.partition}, which option {subscription.kind} does not read: "
-            "name it in both or in none"
-        )
+from sparkcohort.runtime.shell.options.source_options import ByPartition, SourceOptions
 
 
 def check_batch(source: SourceOptions) -> None:
@@ -43,7 +18,6 @@ def check_batch(source: SourceOptions) -> None:
         remedy = "end at earliest (-2); give -1 for latest, or an offset"
         _refuse("endingOffsets", source.ending_offsets, EARLIEST, remedy)
     _check_start(source)
-    _check_order(source)
 
 
 def _check_start(source: SourceOptions) -> None:
@@ -64,26 +38,3 @@ def _refuse(name: str, limit: ByPartition, forbidden: int, remedy: str) -> None:
     for tp, offset in limit.items():
         if offset == forbidden:
             raise OptionError(f"option {name} for {tp.topic}-{tp.partition}: a batch read can't {remedy}")
-
-
-def _check_order(source: SourceOptions) -> None:
-    """Raises OptionError where the options alone show an end before the start (``checkOffsetLimitValidity``)."""
-    first, last = source.starting_timestamp, source.ending_timestamp
-    if first is not None and last is not None and first > last:
-        raise OptionError(f"option startingTimestamp={first} is after endingTimestamp={last}: exchange them")
-    by_time = source.starting_offsets_by_timestamp, source.ending_offsets_by_timestamp
-    if first is None and last is None:
-        _check_pairs("OffsetsByTimestamp", *by_time)
-    if (first, last) == (None, None) and by_time == (None, None):
-        _check_pairs("Offsets", source.starting_offsets, source.ending_offsets)
-
-
-def _check_pairs(name: str, starts: Start | None, ends: Start | None) -> None:
-    if not isinstance(starts, Mapping) or not isinstance(ends, Mapping):
-        return
-    for tp in sorted(starts.keys() & ends.keys()):
-        if 0 <= ends[tp] < starts[tp]:
-            raise OptionError(
-                f"option starting{name} has {starts[tp]} for {tp.topic}-{tp.partition}, and ending{name} has {ends[tp]}, which "
-                "comes before it: exchange them"
-            )

@@ -16,7 +16,7 @@ from sparkcohort.runtime.shell.options.declaration import Reads, declared_option
 from sparkcohort.runtime.shell.options.disallowed import kafka_names
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, Fate
 from sparkcohort.runtime.shell.options.kafka_translate import translate
-from sparkcohort.runtime.shell.options.offset_checks import check_batch, check_offsets
+from sparkcohort.runtime.shell.options.offset_checks import check_batch
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
 from sparkcohort.runtime.shell.options.topic_pattern import PatternError, compile_pattern, finds
@@ -169,7 +169,6 @@ def _check_relations(parsed: SourceOptions) -> None:
             "option handover=graceful starts where the driver before ended: leave startingOffsets at committed, and "
             "startingTimestamp and startingOffsetsByTimestamp out"
         )
-    check_offsets(parsed)
     _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
 
 

@@ -75,19 +75,6 @@ REFUSED: dict[str, tuple[dict[str, str], list[str]]] = {
     "end at earliest": ({"endingOffsets": "Earliest"}, ["endingOffsets", "can't end at earliest", "latest"]),
     "end of a partition at earliest": ({"endingOffsets": at(-1, -2)}, ["endingOffsets for orders-1", "-1"]),
     "committed by nobody": ({"startingOffsets": "committed"}, ["startingOffsets=committed", "group.id"]),
-    "offsets exchanged": (
-        {"startingOffsets": at(5, 5), "endingOffsets": at(-1, 4)},
-        ["startingOffsets has 5 for orders-1", "endingOffsets has 4"],
-    ),
-    "times exchanged": (
-        {"startingTimestamp": "2", "endingTimestamp": "1"},
-        ["startingTimestamp=2", "endingTimestamp=1"],
-    ),
-    "times of partitions exchanged": (
-        {"startingOffsetsByTimestamp": at(1, 9), "endingOffsetsByTimestamp": at(2, 2)},
-        ["startingOffsetsByTimestamp has 9 for orders-1"],
-    ),
-    "an end of something else": ({"endingOffsets": '{"other":{"0":1}}'}, ["endingOffsets names other-0", "subscribe"]),
     "no end": ({"endingOffsets": "{}"}, ["endingOffsets names no partition"]),
     "minPartitions": ({"minPartitions": "0"}, ["minPartitions=0"]),
     "maxRecordsPerPartition": ({"maxRecordsPerPartition": "-1"}, ["maxRecordsPerPartition=-1"]),

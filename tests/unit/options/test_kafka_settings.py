@@ -83,9 +83,9 @@ def test_unknown_settings_name_the_nearest() -> None:
 
 def test_bad_values_name_the_option_as_it_was_given() -> None:
     """The user's spelling is used, also where the setting was renamed."""
-    assert refused(fetch__min__bytes="few").startswith("option kafka.fetch.min.bytes='few'")
+    assert refused(fetch__min__bytes="few").startswith("option kafka.fetch.min.bytes: Invalid value")
     assert refused(request__timeout__ms="-1").startswith("option kafka.request.timeout.ms=-1 ")
-    assert refused(socket__timeout__ms="1").startswith("option kafka.socket.timeout.ms:")
+    assert refused(socket__timeout__ms="1").startswith("option kafka.socket.timeout.ms=1 ")
     assert refused(queued__min__messages=str(2**40)).startswith("option kafka.queued.min.messages=1099511627776 ")
     assert refused(security__protocol="TLS").startswith("option kafka.security.protocol:")
     assert refused(security__protocol="SSL", ssl__ca__location="/no/such/file").startswith(
