@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from sparkcohort.runtime.shell.kafka.client_credentials import client_credentials
 from sparkcohort.runtime.shell.kafka.msk_iam import msk_iam
-from sparkcohort.runtime.shell.kafka.token_file import token_file
 
-__all__ = ["client_credentials", "msk_iam", "token_file"]
+__all__ = ["client_credentials", "msk_iam"]

@@ -8,4 +8,4 @@ from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 
 def rebalances_of(coordinator: Coordinator) -> tuple[Rebalanced, ...]:
     """The last rebalances that came into force, newest last; ``history`` has all, and how they ended."""
-    return tuple(entry.done for entry in coordinator.history.entries() if entry.in_force)
+    return tuple(entry.done for entry in coordinator.history.entries())

@@ -234,11 +234,11 @@ class Coordinator:
         self._step(p.Received(self._correlation, request))
 
     def _step(self, event: p.Event) -> None:
-        former, decision = self.group, groups.step(self.group, event, self.now_ms)
+        decision = groups.step(self.group, event, self.now_ms)
         self.group = decision.group
         if self._journal is not None:
             self._journal.append(decision.records, self.group)
-        self.history.add_step(former, self.group, decision.records, self.now_ms)
+        self.history.add_step(self.group, decision.records, self.now_ms)
         for action in decision.actions:
             try:
                 self._carry_out(action)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -20,7 +20,6 @@ from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.protocol.messages import Rebalanced
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.protocol.reasons import NO_REASON
 from sparkcohort.runtime.shell.coordinator.totals import RebalanceTotals
 
 HISTORY: Final = 200
@@ -48,8 +47,8 @@ class Entry:
 
     ``ended_at`` is in seconds since 1970.  ``result`` is OK, FOLLOW_UP, or "failed: " with the reason.  ``giving_up`` maps
     partitions that are to be revoked to their present owners.  ``routes`` has the newly assigned partitions by former and new
-    owner.  ``removed`` are the members that were removed before it, with reasons.  Not ``in_force``: the next join phase began
-    before the generation had an assignment.
+    owner.  ``removed`` are the members that were removed before it, with reasons.  A generation that had no assignment when
+    the next join phase began has no entry.
     """
 
     done: Rebalanced
@@ -58,7 +57,6 @@ class Entry:
     giving_up: Mapping[TopicPartition, str]
     routes: summary.Routes
     removed: tuple[tuple[str, str], ...] = ()
-    in_force: bool = True
 
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
@@ -81,7 +79,6 @@ class History:
         self._entries: deque[Entry] = deque(maxlen=HISTORY)
         self._records: deque[tuple[float, r.GroupRecord]] = deque(maxlen=JOURNAL)
         self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        self._forming: r.GenerationStarted | None = None
         self._removed: deque[tuple[str, str]] = deque(maxlen=MOST_MEMBERS_REMEMBERED)
         self._failure: tuple[int, str] | None = None
         self._owners: dict[TopicPartition, str] = {}  # the last owner of each partition, also of unowned ones
@@ -90,7 +87,7 @@ class History:
         self.rebalance_totals = RebalanceTotals()
         self.agent_starts: Counter[str] = Counter()  # new members by executor: the second one is a restart
 
-    def add_step(self, former: Group, current: Group, records: Iterable[r.GroupRecord], now_ms: int) -> None:
+    def add_step(self, current: Group, records: Iterable[r.GroupRecord], now_ms: int) -> None:
         """Add the records of one step."""
         if current.state is not self._state:
             self._state, self.state_since_ms = current.state, now_ms
@@ -99,13 +96,6 @@ class History:
         for record in step:
             self._records.append((time_s, record))
             match record:
-                case r.GenerationStarted():
-                    self._forming = record
-                case r.AssignmentStored():
-                    self._forming = None
-                case r.RebalanceStarted() | r.Emptied() if self._forming is not None:
-                    self._overtaken(self._forming, former, step, now_ms)
-                    self._forming = None
                 case r.MemberReplaced(old_id, member):  # a static member came back under a new id (KIP-345): same owner
                     self._owners |= {tp: member.member_id for tp, owner in self._owners.items() if owner == old_id}
                 case r.MemberRemoved(member_id, reason):
@@ -135,7 +125,9 @@ class History:
             result = f"failed: {self._failure[1]}"
         routes = summary.routes(done, self._owners)
         self._owners |= {tp: name for name, partitions in done.assignment.items() for tp in partitions}
-        entry = self._append(done, result, giving_up, routes)
+        entry = Entry(done, self._wall(), result, dict(giving_up), routes, tuple(self._removed))
+        self._entries.append(entry)
+        self._removed.clear()
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms, len(entry.moved))
         return entry
 
@@ -153,46 +145,6 @@ class History:
         return tuple(
             (records[place][0], line) for place, line in timeline.placed_lines((item for _, item in records), member_id)
         )
-
-    def _append(
-        self,
-        done: Rebalanced,
-        result: str,
-        giving_up: Mapping[TopicPartition, str],
-        routes: summary.Routes,
-        *,
-        in_force: bool = True,
-    ) -> Entry:
-        entry = Entry(done, self._wall(), result, dict(giving_up), routes, tuple(self._removed), in_force)
-        self._entries.append(entry)
-        self._removed.clear()
-        return entry
-
-    def _overtaken(
-        self, generation: r.GenerationStarted, former: Group, step: Sequence[r.GroupRecord], now_ms: int
-    ) -> None:
-        """A generation that never came into force: the next join phase began before its assignment was stored."""
-        phase = former.rebalance
-        done = Rebalanced(
-            generation.generation,
-            phase.reason if phase else NO_REASON,
-            phase.started_ms if phase else now_ms,
-            now_ms,
-            generation.protocol_name,
-            tuple(former.members),
-            former.previous_assignment,
-            former.previous_assignment,
-        )
-        self._append(done, f"failed: {_shorten(_cause(step))}", {}, {}, in_force=False)
-
-
-def _cause(step: Sequence[r.GroupRecord]) -> str:
-    removals = [
-        f"{record.member_id} was removed: {record.reason}" for record in step if isinstance(record, r.MemberRemoved)
-    ]
-    arrivals = [f"{record.member.member_id} joined" for record in step if isinstance(record, r.MemberAdded)]
-    rejoins = [f"{record.member_id} rejoined" for record in step if isinstance(record, r.JoinParked)]
-    return "; ".join(removals or arrivals or rejoins) or "another rebalance began"
 
 
 def _shorten(words: str) -> str:

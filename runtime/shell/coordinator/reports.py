@@ -16,8 +16,7 @@ DETAILED: Final = 8
 
 
 def history(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The rebalances with an assignment, for the status; the last ``DETAILED`` have ``before`` and ``after``."""
-    entries = [entry for entry in entries if entry.in_force]
+    """The rebalances, for the status; the last ``DETAILED`` have ``before`` and ``after``."""
     detailed = len(entries) - DETAILED
     return [
         {

@@ -52,8 +52,6 @@ class Service:
         *,
         failure: Callable[[], CohortError | None],
         status: Callable[[], dict[str, Any]],
-        isolation: SlowPartitionWatch | None = None,
-        ages: RecordAgesWatch | None = None,
         abilities: ReachabilityWatch | None = None,
         relay: Callable[[bytes], bytes] | None = None,
         on_recreated: Callable[[], None] = lambda: None,
@@ -68,8 +66,7 @@ class Service:
         self._plans = plans
         self._failure = failure
         self._status = status
-        self._isolation = isolation or SlowPartitionWatch()
-        self._ages = ages or RecordAgesWatch()
+        self.isolation, self.ages = SlowPartitionWatch(), RecordAgesWatch()
         self._on_recreated = on_recreated
         self._on_query, self._on_batch = on_query, on_batch
         self._abilities = abilities
@@ -208,7 +205,7 @@ class Service:
         return _DONE
 
     def _record_timestamps(self, body: bytes) -> bytes:
-        self._ages.record_report(calls.decode(body, calls.RecordTimestamps), self._coordinator.owners())
+        self.ages.record_report(calls.decode(body, calls.RecordTimestamps), self._coordinator.owners())
         return _DONE
 
     def _figures(self, body: bytes) -> bytes:
@@ -238,7 +235,7 @@ class Service:
     def _fetched(self, body: bytes) -> bytes:
         """Take a member's report of waits and silent leaders; returns the late partitions, and those to try."""
         owners, report = self._coordinator.owners(), calls.decode(body, calls.Fetched)
-        late = tuple(self._isolation.record_report(report, owners))
+        late = tuple(self.isolation.record_report(report, owners))
         if self._abilities is None:
             return calls.encode(calls.FetchedReply(late))
         silent = {TopicPartition(row.topic, row.partition): row for row in report.silent}

@@ -20,7 +20,6 @@ from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.service import Service
-from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.driver.fail_over import keep_journal, predecessor
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -75,24 +74,21 @@ class GroupRun:
             partial(probe_leaders, options.kafka), coordinator.members, coordinator.trigger
         )
         coordinator.leadership.barred = self._abilities.barred
-        self._isolation = SlowPartitionWatch()
         self._relay = Relay(partial(_relay_reader, options), log_ends.doubt)
-        self._status = RunStatus(
-            options, coordinator, log_ends, commits, plans, progress, self._isolation, self._abilities
-        )
         self._ending, self._take_overs = ending, take_overs
         self._service = Service(
             coordinator,
             plans,
             failure=commits.failure,
             status=self.status,
-            isolation=self._isolation,
-            ages=self._status.ages,
             on_recreated=log_ends.doubt,
             abilities=self._abilities,
             on_query=progress.serves,
             on_batch=progress.batch_committed,
             relay=lambda body: self._relay.answer(body, {*self.announced, *log_ends.snapshot().partitions}),
+        )
+        self._status = RunStatus(
+            options, coordinator, log_ends, commits, plans, progress, self._service, self._abilities
         )
         self.announced: Offsets = {}
         """The end of the batch in flight."""
@@ -182,7 +178,9 @@ class GroupRun:
         """The log ends as far as a batch after ``start`` may go without waiting for a slow leader."""
         barred = self._barred()
         owners = self.coordinator.owners() if barred else {}
-        return self._isolation.limited(ends, start, owners.keys() - reachability.able_owners(barred, owners).keys())
+        return self._service.isolation.limited(
+            ends, start, owners.keys() - reachability.able_owners(barred, owners).keys()
+        )
 
     def register(self, slots: Sequence[Slot], ids: Mapping[str, str], *, last: bool) -> str:
         """Make the slots claimable, offsets in topics of these ids; returns the plan's id.
@@ -201,7 +199,7 @@ class GroupRun:
         """The status of the run in plain values; nothing once it is ending."""
         if self._ending.has_begun:
             return {}
-        return self._status(self.announced, self._service.agents(), self._take_overs())
+        return self._status(self.announced, self._take_overs())
 
     def _barred(self) -> reachability.Barred:
         self._abilities.lift_expired()

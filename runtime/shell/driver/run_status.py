@@ -13,8 +13,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
-from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
-from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
+from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import status
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -28,7 +27,7 @@ REFRESH_S: Final = 0.2
 
 
 class RunStatus:
-    """Builds the status when it is called, from any thread; ``ages`` gets what members see."""
+    """Builds the status when it is called, from any thread."""
 
     def __init__(
         self,
@@ -38,15 +37,14 @@ class RunStatus:
         commits: GroupCommits,
         plans: PlanRegistry,
         progress: QueryProgress,
-        late: SlowPartitionWatch,
+        service: Service,
         abilities: ReachabilityWatch,
     ) -> None:
         """Nothing is looked up before ``start``."""
         self._coordinator, self._abilities = coordinator, abilities
         self._log_ends, self._commits, self._plans, self._progress = log_ends, commits, plans, progress
-        self._instance_id, self._late = options.group_instance_id, late
+        self._instance_id, self._service = options.group_instance_id, service
         self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
-        self.ages = RecordAgesWatch()
         committed_only = options.kafka.get("isolation.level") == "read_committed"
         self._lookup = LogLookup(log_ends, committed_only=committed_only)
 
@@ -61,16 +59,16 @@ class RunStatus:
     def __call__(
         self,
         announced: Mapping[TopicPartition, int],
-        agents: Mapping[str, AgentFigures],
         take_overs: Mapping[str, int],
     ) -> dict[str, Any]:
-        """The status; ``announced`` is the end of the batch in flight, ``agents`` what members' processes take.
+        """The status; ``announced`` is the end of the batch in flight.
 
         ``take_overs`` counts the drivers that gave way to this one, by how they did.
         """
+        agents = self._service.agents()
         committed, snapshot = self._commits.committed(), self._ends_now()
         self._lookup.want()
-        ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
+        ages_ms = self._service.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
         starts, transactions = self._lookup.starts(), self._lookup.open_transactions()
         membership = self._commits.membership
         return status.build(
@@ -88,7 +86,7 @@ class RunStatus:
                 self._progress.as_value(),
                 _throttled(self._coordinator, agents),
             ),
-            late=self._late.reasons(),
+            late=self._service.isolation.reasons(),
             cut_off=self._abilities.described(),
             reasons=self._reasons,
         )

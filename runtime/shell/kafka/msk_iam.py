@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.options.token_settings import IAM_OPTIONS
@@ -19,7 +19,6 @@ _REGION: Final = re.compile(
 )
 _CONFIG: Final = "kafka.sasl.oauthbearer.config"
 _SESSION: Final = "sparkcohort"
-_LIMITS_S: Final = {"connect_timeout": 5, "read_timeout": 10}
 
 
 def msk_iam(settings: Mapping[str, str]) -> tuple[str, float]:
@@ -37,7 +36,8 @@ def msk_iam(settings: Mapping[str, str]) -> tuple[str, float]:
     config = _pairs(settings.get("sasl.oauthbearer.config", ""))
     region = _region(config, settings.get("bootstrap.servers", ""))
     if "awsRoleArn" in config:
-        signed = signer.generate_auth_token_from_credentials_provider(region, _assumed_role(config, region))
+        session = config.get("awsRoleSessionName", _SESSION)
+        signed = signer.generate_auth_token_from_role_arn(region, config["awsRoleArn"], session)
     elif "awsProfileName" in config:
         signed = signer.generate_auth_token_from_profile(region, config["awsProfileName"])
     else:
@@ -55,6 +55,8 @@ def _pairs(text: str) -> dict[str, str]:
     unknown = [name for name in pairs if name not in IAM_OPTIONS]
     if unknown:
         raise CohortError(f"option {_CONFIG} is malformed: give name=value name=value, with {', '.join(IAM_OPTIONS)}")
+    if "awsRoleArn" in pairs and "awsProfileName" in pairs:
+        raise CohortError(f"option {_CONFIG} has awsRoleArn and awsProfileName: let the profile name the role")
     return pairs
 
 
@@ -71,29 +73,3 @@ def _region(config: Mapping[str, str], servers: str) -> str:
             f"{_CONFIG}=awsRegion=eu-west-1 (yours), or AWS_REGION where driver and executors run"
         )
     return region
-
-
-def _assumed_role(config: Mapping[str, str], region: str) -> Any:
-    """A role's credentials, asked for of AWS's token service, as the signer takes them."""
-    import boto3  # noqa: PLC0415  an extra
-    from botocore.config import Config  # noqa: PLC0415
-    from botocore.credentials import EnvProvider  # noqa: PLC0415
-
-    session = boto3.Session(
-        profile_name=config.get("awsProfileName"),
-        aws_access_key_id=config.get("awsRoleAccessKeyId"),
-        aws_secret_access_key=config.get("awsRoleSecretAccessKey"),
-        aws_session_token=config.get("awsRoleSessionToken"),
-    )
-    service = session.client("sts", region_name=config.get("awsStsRegion", region), config=Config(**_LIMITS_S))
-    more = {"ExternalId": config["awsRoleExternalId"]} if "awsRoleExternalId" in config else {}
-    role = service.assume_role(
-        RoleArn=config["awsRoleArn"], RoleSessionName=config.get("awsRoleSessionName", _SESSION), **more
-    )["Credentials"]
-    return EnvProvider(
-        {
-            "AWS_ACCESS_KEY_ID": role["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": role["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": role["SessionToken"],
-        }
-    )

@@ -124,7 +124,6 @@ _RETRIEVERS = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.grant.type": "client_credentials",
     },
-    "FileJwtRetriever": {token_settings.PROVIDER: token_settings.TOKEN_FILE},
     "JwtBearerJwtRetriever": {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.grant.type": _ASSERTION},
 }
 
@@ -137,7 +136,7 @@ def _retriever(java: str) -> dict[str, str]:
     raise OptionError(
         f"option kafka.sasl.oauthbearer.jwt.retriever.class={java} is not supported: it is a Java class; have a Python "
         "function make the tokens, kafka.sasl.oauthbearer.provider=package.module:function, or use "
-        "ClientCredentialsJwtRetriever, FileJwtRetriever or JwtBearerJwtRetriever"
+        "ClientCredentialsJwtRetriever or JwtBearerJwtRetriever"
     )
 
 

@@ -16,7 +16,6 @@ from sparkcohort.runtime.errors import OptionError
 
 PROVIDER: Final = "sasl.oauthbearer.provider"
 MSK_IAM: Final = "sparkcohort.tokens:msk_iam"
-TOKEN_FILE: Final = "sparkcohort.tokens:token_file"  # noqa: S105  a function's name
 CLIENT_CREDENTIALS: Final = "sparkcohort.tokens:client_credentials"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 CLIENT_ID: Final = "sasl.oauthbearer.client.id"
@@ -35,11 +34,6 @@ IAM_OPTIONS: Final = (
     "awsProfileName",
     "awsRoleArn",
     "awsRoleSessionName",
-    "awsRoleExternalId",
-    "awsStsRegion",
-    "awsRoleAccessKeyId",
-    "awsRoleSecretAccessKey",
-    "awsRoleSessionToken",
 )
 _IAM_IDLE: Final = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")  # tries are ours to pace
 
@@ -76,22 +70,6 @@ def iam_module(options: Mapping[str, str]) -> dict[str, str]:
     return {PROVIDER: MSK_IAM, _CONFIG: shlex.join(settings)} if settings else {PROVIDER: MSK_IAM}
 
 
-def _from_a_file(settings: dict[str, str]) -> None:
-    """Set the provider for a token endpoint ``file:…``, as Kafka's DefaultJwtRetriever and FileJwtRetriever do (KIP-1139)."""
-    is_file = settings.get(ENDPOINT, "").strip().lower().startswith("file:")
-    if is_file and PROVIDER not in settings:
-        settings[PROVIDER] = TOKEN_FILE
-    if settings.get(PROVIDER) != TOKEN_FILE:
-        return
-    if not is_file:
-        raise OptionError(
-            f"option kafka.{ENDPOINT} must name the file with the token, file:///var/run/secrets/tokens/kafka, where that is "
-            f"read by kafka.{PROVIDER}={TOKEN_FILE} or Java's FileJwtRetriever"
-        )
-    if settings.get(_METHOD, "").lower() == "oidc":
-        del settings[_METHOD]  # the login handler set it; in Java it uses the retriever
-
-
 def _by_client_credentials(out: dict[str, str]) -> None:
     """librdkafka's method ``oidc`` with an id and a secret becomes our provider, for the driver's clients and for ours.
 
@@ -124,7 +102,6 @@ def completed(conf: Mapping[str, str]) -> dict[str, str]:
     if settings.get(_MECHANISM, "").upper() == _AWS:
         settings[_MECHANISM] = "OAUTHBEARER"
         settings.setdefault(PROVIDER, MSK_IAM)
-    _from_a_file(settings)
     _by_client_credentials(settings)
     name = settings.get(PROVIDER, "")
     if not name:

@@ -262,6 +262,8 @@ def test_what_msk_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for config in ("region=eu-west-1", "awsRegion='eu"):
         with pytest.raises(CohortError, match="option kafka.sasl.oauthbearer.config is malformed".replace(".", r"\.")):
             iam(monkeypatch, "b:1", config)
+    with pytest.raises(CohortError, match="let the profile name the role"):
+        iam(monkeypatch, "b:1", "awsRoleArn=r awsProfileName=p")
     (tmp_path / "credentials").write_text("[my own]\naws_access_key_id = AKIDOTHER\naws_secret_access_key = x\n")
     signed = iam(
         monkeypatch,
