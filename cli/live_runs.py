@@ -44,11 +44,11 @@ def _of_another_version(run: Connection, error: Exception) -> str:
 
 
 def find_runs() -> list[Connection]:
-    """The live runs of this host.  Raises CohortError if there is none, and names those of other hosts and users."""
+    """The live runs of this host.  Raises CohortError if there is none, and names those of other hosts."""
     runs = list(connection_file.live())
     if not runs:
         hint = connection_file.name_others(list(connection_file.elsewhere()))
-        raise CohortError(f"{NO_COORDINATOR}{hint}{connection_file.name_hidden()}")
+        raise CohortError(f"{NO_COORDINATOR}{hint}")
     return runs
 
 

@@ -219,14 +219,6 @@ class FetchedReply(Call, frozen=True):
     barred: tuple[Barred, ...] = ()
 
 
-class Listened(Call, frozen=True):
-    """A rebalance listener was called: for which event, with which outcome."""
-
-    event: String
-    outcome: String
-    took_ms: Int64
-
-
 class MalformedRecords(Call, frozen=True):
     """A member reports the records that it could not decode since its last report."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkcohort.runtime.protocol.reasons import Cause, Reason
-from sparkcohort.runtime.shell.coordinator.totals import Histogram, ListenerTotals, RebalanceTotals
+from sparkcohort.runtime.shell.coordinator.totals import Histogram, RebalanceTotals
 
 A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
 HELD_UP = {"records": 457, "seconds": 123.4}
@@ -24,9 +24,6 @@ def a_status(**changes: Any) -> dict[str, Any]:
     totals = RebalanceTotals()
     totals.add(Reason(Cause.MEMBER_JOINED, ("m-2",)), 12, 4)
     totals.add(Reason(Cause.SESSIONS_EXPIRED, ("m-1",)), 700, 0)
-    listened = ListenerTotals()
-    for outcome, took_ms in (("returned", 300), ("returned", 200), ("overran", 55_000)):
-        listened.add("revoked", outcome, took_ms)
     return {
         "group": "billing",
         "instance_id": "cohort-0a1b2c3d",
@@ -49,7 +46,6 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "scheduled_rebalance": None,
         "rebalances": [],
         "rebalance_totals": totals.as_value(),
-        "listener_calls": listened.as_value(),
         "malformed": [{"topic": "orders", "reason": "syntax", "count": 5}],
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
         "assignors": ["cooperative-sticky", "range"],

@@ -29,9 +29,6 @@ OPTION = "rebalance.listener"
 MARGIN_MS = 5_000
 _CREATED, _ASSIGNED, _REVOKED, _LOST = LISTENER_EVENTS
 
-Report = Callable[[str, str, int], None]
-"""Called after every call with event, outcome (``LISTENER_OUTCOMES``), milliseconds."""
-
 
 def patience_ms(rebalance_timeout_ms: int) -> int:
     """How long a listener may take over a revocation: the rebalance timeout less what the rejoin needs, 5 s or a fifth."""
@@ -94,14 +91,14 @@ class _ListenerCall:
 
 
 class ListenerRunner:
-    """Calls one listener, in order; ``report`` is called after every call, from any thread.
+    """Calls one listener, in order; each call's end is a line in the log.
 
     ``patience_ms`` is how long a revocation waits for its call, those before it included.  While a call has overrun it,
     revocations don't wait at all.
     """
 
-    def __init__(self, name: str, patience_ms: int, report: Report) -> None:
-        self._name, self._patience_ms, self._report = name, patience_ms, report
+    def __init__(self, name: str, patience_ms: int) -> None:
+        self._name, self._patience_ms = name, patience_ms
         self._pool = ThreadPoolExecutor(1, "cohort-listener")
         self._lock = threading.Lock()
         self._is_stuck = False
@@ -143,7 +140,6 @@ class ListenerRunner:
             log.warning(
                 "listener %s: not done with %s after %d ms; the member goes on without it", self._name, call, waited_ms
             )
-            self._report(call.event, "overran", waited_ms)
 
     def _acknowledge(self, call: _ListenerCall, *, stuck: bool) -> bool:
         """Let the member go on; whether it was waiting until now."""
@@ -181,8 +177,7 @@ class ListenerRunner:
             log.exception("listener %s: %s raised", self._name, call)
         took_ms = int((time.monotonic() - began) * 1000)
         log.info("listener %s: %s %s after %d ms", self._name, call, outcome, took_ms)
-        if self._acknowledge(call, stuck=False):
-            self._report(call.event, outcome, took_ms)
+        self._acknowledge(call, stuck=False)
         return returned
 
 

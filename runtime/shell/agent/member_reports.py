@@ -36,7 +36,7 @@ Report: TypeAlias = Callable[[Prefetcher, str, int], None]
 
 
 class MemberReports:
-    """The reports of one member; ``report_listener`` and ``report_malformed`` may be called from any thread."""
+    """The reports of one member; ``report_malformed`` may be called from any thread."""
 
     def __init__(self, config: AgentConfig, link: Link, blocking: BlockingCalls) -> None:
         self._kafka, self._link, self._calls = config.kafka, link, blocking
@@ -55,10 +55,6 @@ class MemberReports:
         if self._window_ms:
             self._intervals_ms[self._report_loads] = load_report.interval_ms(self._window_ms)
         self._due_ms = dict.fromkeys(self._intervals_ms, 0)
-
-    def report_listener(self, event: str, outcome: str, took_ms: int) -> None:
-        """A call of the rebalance listener has ended."""
-        self._submit(calls.Listened(event, outcome, took_ms))
 
     def report_malformed(self, bad: list[calls.MalformedCount]) -> None:
         """Records could not be decoded."""

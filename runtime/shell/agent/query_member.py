@@ -45,11 +45,8 @@ class QueryMember:
         self._link = Link(config.host, config.port, config.credentials)
         self._calls = BlockingCalls(CALLERS)
         reports = MemberReports(config, self._link, self._calls)
-        self._listener = (
-            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), reports.report_listener)
-            if config.listener
-            else None
-        )
+        patience = patience_ms(config.rebalance_timeout_ms)
+        self._listener = ListenerRunner(config.listener, patience) if config.listener else None
         self._prefetcher = Prefetcher(
             config.kafka,
             columns=config.columns,

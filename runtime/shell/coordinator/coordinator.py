@@ -28,7 +28,6 @@ from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.history import History
 from sparkcohort.runtime.shell.coordinator.leadership import DRIVER, Leadership, Topics
 from sparkcohort.runtime.shell.coordinator.member_directory import MemberDirectory
-from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals
 from sparkcohort.runtime.shell.rpc.flight import EventQueue
 from sparkcohort.runtime.text import printable
 
@@ -55,7 +54,6 @@ class Coordinator:
         self.settings = settings
         self.group = groups.new_group(settings.group_config())
         self.history = History()
-        self.listener_totals = ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()  # refusals by request and error
         self._topics = topics
         self._partition_counts: dict[str, int] = {}

@@ -84,7 +84,6 @@ class Service:
             "Rebalances": self._rebalances,
             "Story": self._member_timeline,
             "Delivered": self._delivered,
-            "Listened": self._listened,
             "PartitionLoads": self._loads,
             "MalformedRecords": self._malformed,
             "RecordTimestamps": self._record_timestamps,
@@ -194,11 +193,6 @@ class Service:
             member.host,
             SILENT_MS / 1000,
         )
-
-    def _listened(self, body: bytes) -> bytes:
-        call = calls.decode(body, calls.Listened)
-        self._coordinator.listener_totals.add(call.event, call.outcome, call.took_ms)
-        return _DONE
 
     def _malformed(self, body: bytes) -> bytes:
         self._plans.malformed.add(calls.decode(body, calls.MalformedRecords).bad)

@@ -1,4 +1,4 @@
-"""The totals of a run: rebalances by reason with durations, calls of listeners, malformed records.
+"""The totals of a run: rebalances by reason with durations, malformed records.
 
 The coordinator's history forgets; these totals don't, so that a rate over them is right.
 """
@@ -12,7 +12,6 @@ from itertools import product
 from typing import Any, Final
 
 from sparkcohort.runtime.group.context import SIGNALS
-from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.calls import MalformedCount
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.reasons import LABELS, Reason
@@ -31,10 +30,6 @@ REFUSALS: Final = tuple(
 
 _REASONS: Final = {reason for kind in Format for reason in reasons(kind)}
 MOST_KINDS: Final = 10_000
-
-MOST_MS: Final = 86_400_000
-LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
-"""How a call of a user's rebalance listener ended; overran: the member went on without it (see ``listener_runner``)."""
 
 
 class Histogram:
@@ -95,28 +90,3 @@ class MalformedTotals:
         with self._lock:
             counts = {**dict.fromkeys(product(topics, reasons), 0), **self._counts}
         return [{"topic": topic, "reason": reason, "count": count} for (topic, reason), count in sorted(counts.items())]
-
-
-class ListenerTotals:
-    """Calls of the members' rebalance listeners, counted and timed, by event and outcome; for any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls: dict[tuple[str, str], tuple[int, int, int]] = {}
-
-    def add(self, event: str, outcome: str, took_ms: int) -> None:
-        """Count one call.  Raises ValueError for an unknown event or outcome, or an impossible time."""
-        if event not in LISTENER_EVENTS or outcome not in LISTENER_OUTCOMES or not 0 <= took_ms <= MOST_MS:
-            raise ValueError(f"no call of a listener: {event!r:.40}, {outcome!r:.40}, {took_ms!r:.20} ms")
-        with self._lock:
-            count, total_ms, most_ms = self._calls.get((event, outcome), (0, 0, 0))
-            self._calls[event, outcome] = count + 1, total_ms + took_ms, max(most_ms, took_ms)
-
-    def as_value(self) -> list[dict[str, Any]]:
-        """The totals in plain values, a row for each event and outcome that occurred."""
-        with self._lock:
-            rows = sorted(self._calls.items())
-        return [
-            {"event": event, "outcome": outcome, "calls": count, "total_ms": total_ms, "max_ms": most_ms}
-            for (event, outcome), (count, total_ms, most_ms) in rows
-        ]

@@ -22,7 +22,6 @@ REMEDY = (
     "Some data may have been lost: it was aged out by Kafka, or the topic was deleted or created anew, before it was "
     "processed. To go on without it set the option failOnDataLoss to false."
 )
-LEFT_OUT = "To read them, name their topics again. To go on without them set the option failOnDataLoss to false."
 
 
 class DriverDataLoss(CohortError):
@@ -219,13 +218,9 @@ class DataLoss:
     # --- inside ------------------------------------------------------------------------------------
 
     def _report_deleted(self, missing: frozenset[TopicPartition]) -> None:
-        left_out = frozenset(tp for tp in missing if not self._log_ends.selects(tp))
-        if deleted := missing - left_out:
-            self._report_loss("PARTITIONS_DELETED", f"Partitions {names_of(deleted)} have been deleted.")
-        if left_out:
-            reason = f"The option {self._log_ends.subscription} no longer selects partitions {names_of(left_out)}, "
-            reason += "which the checkpoint has: their records that were not read yet are not read by this query."
-            self._report_loss("PARTITIONS_DELETED", reason, LEFT_OUT)
+        if missing:
+            reason = f"Partitions {names_of(missing)} have been deleted, or {self._log_ends.subscription} no longer selects them."
+            self._report_loss("PARTITIONS_DELETED", reason)
         self.forget(missing)
 
     def _reset(
@@ -256,8 +251,8 @@ class DataLoss:
                 raise
             return {}
 
-    def _report_loss(self, condition: str, reason: str, remedy: str = REMEDY) -> None:
+    def _report_loss(self, condition: str, reason: str) -> None:
         name = f"KAFKA_DATA_LOSS.{condition}"
         if self._fail:
-            raise DriverDataLoss(f"[{name}] {reason} {remedy}", name)
+            raise DriverDataLoss(f"[{name}] {reason} {REMEDY}", name)
         log.warning("[%s] %s Going on, as failOnDataLoss is false.", name, reason)

@@ -142,15 +142,6 @@ class Discovery:
         self._layout = Layout({**leaders, **now.leaders}, {**old.nodes, **now.nodes}, {**homes, **now.racks}, now.ids)
         return self._layout
 
-    def selects(self, tp: TopicPartition) -> bool:
-        """Whether the options ask for this partition, be it there or not."""
-        if not self._subscription.pattern:
-            return tp.topic in self._subscription.topics or tp in self._subscription.partitions
-        try:
-            return finds(self._subscription.pattern, tp.topic)
-        except PatternError:  # as ``_matching`` tells
-            return True
-
     # --- inside ------------------------------------------------------------------------------------
 
     def _topics(self) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ class ForeignMembers:
         while True:
             group: GroupDescription | None = None
             try:
-                group = result_of(self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S), DESCRIBE_TIMEOUT_S)
+                group = self._client.describe_group(self._group_id, DESCRIBE_TIMEOUT_S)
             except TransportError as error:
                 trouble = str(error)
             if group is None or group.error not in _NOT_YET or time.monotonic() + NOT_YET_GAP_S > deadline:

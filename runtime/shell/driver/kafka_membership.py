@@ -265,7 +265,10 @@ class GroupMembership:
         return not self._closing and self._failure is None
 
     def _run_once(self) -> None:
-        self._renew()  # a commit through the old client would wait out the session (librdkafka)
+        # Another client joins where this one is in trouble, and the files that it was made with have changed since: a commit
+        # through the old one would wait out the session (librdkafka).
+        if self._troubled and self._files.have_changed():
+            self._start_over()
         self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
         try:
             message = self._client().poll(0)
@@ -280,11 +283,6 @@ class GroupMembership:
             self._fail(error)
         with self._changed:
             self._changed.wait_for(lambda: self._actions or self._closing, POLL_S)
-
-    def _renew(self) -> None:
-        """Have another client join where this one is in trouble, and the files that it was made with have changed since."""
-        if self._troubled:
-            self._files.release_if_changed(self._start_over)
 
     def _start_over(self) -> None:
         """After an unexpected error, which leaves the client in an unknown state: another one joins."""

@@ -119,10 +119,6 @@ class LogEnds:
         with self._changed:
             return self._layout
 
-    def selects(self, tp: TopicPartition) -> bool:
-        """Whether the options ask for this partition, be it there or not."""
-        return self._discovery.selects(tp)
-
     def topics(self) -> Mapping[str, int]:
         """The topics read, with the number of partitions of each (for ``assign``: up to the highest one named)."""
         with self._changed:

@@ -69,14 +69,6 @@ _GROUP: Final = (
     ),
     _counter("assignor_failures", "Rebalances whose assignor failed, all kept", "assignor"),
     _counter("partitions_moved", "Partitions that a rebalance gave to another member than the one that had them last"),
-    _counter(
-        "listener_calls",
-        "Calls of the rebalance listener (event created, assigned, revoked, lost), by how they ended "
-        "(returned, raised, overran: the member went on without it)",
-        "event",
-        "outcome",
-    ),
-    _counter("listener_seconds", "Time members spent in the rebalance listener", "event"),
     _counter("requests_refused", "Fenced or refused requests", "request", "error"),
     _gauge("foreign_members", "Consumers of others that have partitions of this query now"),
     _counter("foreign_members", "Consumers of others found in the Kafka group with partitions of this query"),

@@ -14,9 +14,8 @@ from typing import Any, Final, TypeAlias
 import confluent_kafka
 
 from sparkcohort.runtime.group.table import GroupState
-from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.reasons import LABELS
-from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES, REFUSALS, REFUSED_REQUESTS
+from sparkcohort.runtime.shell.coordinator.totals import REFUSALS, REFUSED_REQUESTS
 
 Status: TypeAlias = Mapping[str, Any]
 Samples: TypeAlias = list[tuple[tuple[str, ...], Any]]
@@ -41,7 +40,7 @@ _PROCESS: Final = {
 
 def values(status: Status, most_partitions: int = MOST_PARTITIONS) -> dict[str, Samples]:
     """The samples of each metric by its name; with more than ``most_partitions`` there are none by partition."""
-    parts = (_run, _group, _listener, _commits, _consumed, _members)
+    parts = (_run, _group, _commits, _consumed, _members)
     all_samples = {name: samples for part in parts for name, samples in part(status).items()}
     return {"cohort_up": [((), 1.0)], **all_samples, **_logs(status, most_partitions)}
 
@@ -94,22 +93,6 @@ def _group(status: Status) -> dict[str, Samples]:
 def _from_nought(labels: Iterable[tuple[str, ...]], counts: Mapping[tuple[str, ...], float]) -> Samples:
     """A sample for each possible label, 0 included: ``increase()`` misses the first 1 of a counter that appears with it."""
     return sorted({**dict.fromkeys(labels, 0), **counts}.items())
-
-
-def _listener(status: Status) -> dict[str, Samples]:
-    calls, spent_ms = status["listener_calls"], Counter[str]()
-    for row in calls:
-        spent_ms[row["event"]] += row["total_ms"]
-    return {
-        "cohort_listener_calls_total": _from_nought(
-            product(LISTENER_EVENTS, LISTENER_OUTCOMES),
-            {(row["event"], row["outcome"]): row["calls"] for row in calls},
-        ),
-        "cohort_listener_seconds_total": _from_nought(
-            [(event,) for event in LISTENER_EVENTS],
-            {(event,): total / 1000 for event, total in spent_ms.items()},
-        ),
-    }
 
 
 def _commits(status: Status) -> dict[str, Samples]:

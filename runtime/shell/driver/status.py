@@ -77,7 +77,6 @@ def build(
         "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.history.rebalance_totals.as_value(),
-        "listener_calls": coordinator.listener_totals.as_value(),
         "malformed": plans.malformed.as_value({tp.topic for tp in logs.announced}, reasons),
         "refused": [
             {"request": request, "error": error, "count": count}

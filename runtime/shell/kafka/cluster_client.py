@@ -108,24 +108,14 @@ class ClusterClient:
         """The cluster, waited for.  Raises TransportError."""
         return result_of(self.ask(question, None, timeout_s), timeout_s)
 
-    def describe_group(self, group: str, timeout_s: float) -> Future[GroupDescription]:
-        """State and members of a group, asked of its coordinator; fails as ``ask`` does."""
-        deadline, described = time.monotonic() + timeout_s, BrokerRequest(GroupQuestion(group), None, 0.0)
-
-        def ask_coordinator(place: Future[Any]) -> None:
-            try:
-                coordinator = place.result()
-            except TransportError as error:
-                described.fail(error)
-                return
-            if coordinator.error:
-                described.answer(GroupDescription(coordinator.error, "", ()))
-                return
-            future = self.ask(GroupQuestion(group), coordinator.node, deadline - time.monotonic())
-            future.add_done_callback(lambda answer: _pass_on(answer, described))
-
-        self.ask(CoordinatorQuestion(group), None, timeout_s).add_done_callback(ask_coordinator)
-        return described.future
+    def describe_group(self, group: str, timeout_s: float) -> GroupDescription:
+        """State and members of a group, asked of its coordinator and waited for.  Raises TransportError."""
+        deadline = time.monotonic() + timeout_s
+        coordinator = result_of(self.ask(CoordinatorQuestion(group), None, timeout_s), timeout_s)
+        if coordinator.error:
+            return GroupDescription(coordinator.error, "", ())
+        left_s = deadline - time.monotonic()
+        return result_of(self.ask(GroupQuestion(group), coordinator.node, left_s), max(left_s, 0.0))
 
     def is_connected(self, node_id: int) -> bool:
         """Whether a question to this broker needs no connection first; for the client's own thread."""
@@ -430,14 +420,6 @@ def weightiest(error: TransportError) -> int:
 
 def _no_answer(request: BrokerRequest) -> TransportError:
     return TransportError(f"no answer to {request.question.name} in time")
-
-
-def _pass_on(answer: Future[Any], request: BrokerRequest) -> None:
-    error = answer.exception()
-    if error is None:
-        request.answer(answer.result())
-    elif isinstance(error, Exception):
-        request.fail(error)
 
 
 def result_of(future: Future[T], timeout_s: float) -> T:

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Position
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, errors
-from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, result_of
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 
 TRY_S = 1.0
@@ -78,6 +78,6 @@ class GroupOffsets:
         if refused:
             raise KafkaException(refused[0])
         with closing(ClusterClient(self._conf)) as cluster, suppress(TransportError):
-            described = result_of(cluster.describe_group(self._group_id, TRY_S), TRY_S)
+            described = cluster.describe_group(self._group_id, TRY_S)
             if described.error in _FINAL:
                 raise KafkaException(KafkaError(described.error))

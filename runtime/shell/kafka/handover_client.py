@@ -138,7 +138,8 @@ class HandoverClient:
         return self._groups[group]
 
     def _renew(self) -> None:
-        self._files.release_if_changed(self.close)
+        if self._files.have_changed():
+            self.close()
 
     def _failure(self, error: KafkaException) -> CohortError:
         text = clients.text_of(error)

@@ -58,7 +58,8 @@ class LibrdkafkaQuestions:
         """The answer, waited for.  Raises TransportError; UnsupportedBroker for what librdkafka has no request for."""
         try:
             with self._lock:
-                self._files.release_if_changed(self._drop)
+                if self._files.have_changed():
+                    self._admin = None
                 if self._admin is None:  # its length, and so its truth, is that of its queue
                     self._admin = clients.new_admin(self._conf)
                 admin = self._admin
@@ -69,12 +70,9 @@ class LibrdkafkaQuestions:
             raise TransportError(str(error)) from None
         except KafkaException as error:
             if isinstance(question, MetadataQuestion) and clients.code_of(error) < 0:
-                self._drop()
+                self._admin = None
             kind = ConnectionRefused if clients.code_of(error) in errors.AUTHENTICATION else TransportError
             raise kind(clients.text_of(error)) from None
-
-    def _drop(self) -> None:
-        self._admin = None
 
 
 def _answer(admin: AdminClient, question: AnyQuestion, node: Node | int | None, timeout_s: float) -> Any:

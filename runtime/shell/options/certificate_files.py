@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,15 +74,10 @@ class ChangedFiles:
         self._paths = [str(conf[name]) for name in FILES if conf.get(name) and conf[name] != "probe"]
         self._stamps = self._read_stamps()
 
-    def release_if_changed(self, release: Callable[[], object]) -> None:
-        """Call ``release`` if the files have changed, once for each change.
-
-        librdkafka reads the files when a client is made, never again.
-        """
-        now = self._read_stamps()
-        if now != self._stamps:
-            self._stamps = now
-            release()
+    def have_changed(self) -> bool:
+        """Whether the files have changed since this was asked last: librdkafka reads them when a client is made, never again."""
+        former, self._stamps = self._stamps, self._read_stamps()
+        return former != self._stamps
 
     def _read_stamps(self) -> list[tuple[int, int, int]]:
         """Inode, time and size of each file; no file is read."""

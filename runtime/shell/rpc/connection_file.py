@@ -164,7 +164,7 @@ def find(group_id: str) -> list[Connection]:
     elsewhere_runs = [connection for connection in elsewhere() if connection.group_id == group_id]
     raise CohortError(
         f"no live coordinator of group {group_id} on this host (live groups here: {groups}); run this on the "
-        f"driver's host, as the driver's user, while the query runs{name_others(elsewhere_runs)}{name_hidden()}",
+        f"driver's host, as the driver's user, while the query runs{name_others(elsewhere_runs)}",
         "GROUP_ID_NOT_FOUND",
     )
 
@@ -172,32 +172,6 @@ def find(group_id: str) -> list[Connection]:
 def name_others(connections: list[Connection]) -> str:
     """The part of a message about runs elsewhere, "" when there are none."""
     return f"; on other hosts or containers with this home: {', '.join(map(str, connections))}" if connections else ""
-
-
-def name_hidden() -> str:
-    """The part of a message about files that this user may not read, "" when there are none."""
-    folder = home()
-    try:
-        with os.scandir(folder) as entries:
-            files = [Path(entry.path) for entry in entries if entry.name.endswith(".json")]
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"; {folder} can't be read ({error.strerror}): run this as {_owner(folder)}, or set COHORT_HOME as its query has it"
-    owners = sorted({_owner(path) for path in files if not os.access(path, os.R_OK)})
-    if not owners:
-        return ""
-    return f"; {folder} has files of {', '.join(owners)}, which this user may not read: run this as that user"
-
-
-def _owner(path: Path) -> str:
-    """The owner of a file, by name if there is one."""
-    try:
-        return f"user {path.owner()}"
-    except KeyError:
-        return f"the user with uid {path.stat().st_uid}"
-    except OSError:
-        return "its owner"
 
 
 def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:

@@ -35,7 +35,6 @@ REPORTS: Final = frozenset(
         "AgentFigures",
         "Delivered",
         "Fetched",
-        "Listened",
         "PartitionLoads",
         "MalformedRecords",
         "RecordTimestamps",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import pwd
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -176,35 +175,3 @@ def test_a_run_of_another_version_is_named_as_such(home: Path, told: str | None)
     assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (1, "", 1)
     assert f"group billing: its query runs sparkcohort {told or 'of an older version'}, " in answer.stderr
     assert "use the command of the Python that the query runs in" in answer.stderr
-
-
-WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
-"""Root, to whom files say what they say to everybody else."""
-# All commands look in the same way.
-ASKING = (["groups"], ["describe"], ["describe", "--group", "billing"], ["lag"])
-
-
-@pytest.mark.parametrize("arguments", ASKING[::2], ids=" ".join)
-def test_the_files_of_another_user_are_named_as_such(home: Path, arguments: list[str]) -> None:
-    """The query runs as another user: one line says as whom to run the command, and the exit status is 1."""
-    with a_run("r1", a_status):
-        (path,) = home.glob("*.json")
-        os.chown(path, 65534, 65534)
-        said = process(*arguments, within=WITHOUT_PRIVILEGES)
-    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
-    owner = pwd.getpwuid(65534).pw_name
-    assert f"{home} has files of user {owner}, which this user may not read: run this as that user" in said.stderr
-
-
-@pytest.mark.parametrize("arguments", ASKING[1::2], ids=" ".join)
-def test_a_home_that_cannot_be_read_is_one_line(home: Path, arguments: list[str]) -> None:
-    """It is said which folder, whose it is, and what to do, rather than that no query runs."""
-    with a_run("r1", a_status):
-        home.chmod(0)
-        try:
-            said = process(*arguments, within=WITHOUT_PRIVILEGES)
-        finally:
-            home.chmod(0o700)
-    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
-    assert f"{home} can't be read (Permission denied): run this as user " in said.stderr
-    assert "COHORT_HOME" in said.stderr

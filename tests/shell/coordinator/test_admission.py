@@ -152,7 +152,6 @@ OTHERS = {
     "MalformedRecords": st.fixed_dictionaries({"bad": st.lists(st.tuples(NAMES, st.just("syntax") | NAMES, FIGURES))}),
     "Fetched": st.fixed_dictionaries({"member": NAMES, "fetched": ROWS}),
     "PartitionLoads": st.fixed_dictionaries({"member": NAMES, "loads": st.dictionaries(NAMES, ROWS)}),
-    "Listened": st.fixed_dictionaries({"event": st.just("assigned"), "outcome": st.just("raised"), "took_ms": FIGURES}),
     "Claim": st.fixed_dictionaries({"plan": NAMES, "index": FIGURES, "address": NAMES}),
     "Story": st.fixed_dictionaries({"member": FIGURES}),
     "Rebalances": st.fixed_dictionaries({"last": FIGURES}) | st.fixed_dictionaries({"show": FIGURES}),

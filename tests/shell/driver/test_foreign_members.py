@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -24,16 +23,13 @@ class Client:
     def __init__(self, *answers: GroupDescription | str | None) -> None:
         self.answers, self.asked = list(answers), 0
 
-    def describe_group(self, _group: str, _timeout_s: float) -> Future[Any]:
+    def describe_group(self, _group: str, _timeout_s: float) -> GroupDescription:
         """The next answer."""
         self.asked += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        future: Future[Any] = Future()
-        if isinstance(answer, str):
-            future.set_exception(TransportError(answer))
-        elif answer is not None:
-            future.set_result(answer)
-        return future
+        if isinstance(answer, GroupDescription):
+            return answer
+        raise TransportError(answer or "no answer in time")
 
 
 def members(client: Client) -> ForeignMembers:

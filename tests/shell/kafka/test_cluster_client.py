@@ -62,7 +62,7 @@ def test_questions_and_answers(broker: Broker, topic: str, conf: dict[str, str])
         assert offset(client, second, LATEST, committed=True)[:2] == (0, 10)
         if not conf:  # librdkafka waits for a topic that there isn't
             assert offset(client, TopicPartition(f"{topic}-none", 0), LATEST).error == 3
-        assert client.describe_group(f"{topic}-g", 20).result(30).is_memberless
+        assert client.describe_group(f"{topic}-g", 20).is_memberless
         epochs = client.ask(EpochEndsQuestion({topic: {0: (0, 0)}}), 1, 20)
         if conf:
             with pytest.raises(UnsupportedBroker):

@@ -20,7 +20,7 @@ USES = (
     "tests/unit/options/test_topic_pattern.py",  # regex
     "tests/shell/driver/test_metrics_endpoint.py",  # prometheus-client
     "tests/unit/assignors/test_sticky.py",  # numpy
-    "tests/shell/kafka/test_token_provider.py",  # the extra aws: signer, boto3, botocore
+    "tests/shell/kafka/test_token_provider.py",  # the extra aws: the signer
     "tests/shell/registry/test_registry.py",  # the extra registry: httpx2
 )
 VERSIONS = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"

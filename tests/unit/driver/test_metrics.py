@@ -67,8 +67,6 @@ cohort_assignor_failures_total{assignor="range",group="billing"} 1.0
 cohort_partitions_moved_total{group="billing"} 4.0
 cohort_requests_refused_total{error="UNKNOWN_MEMBER_ID",group="billing",request="Heartbeat"} 0.0
 cohort_requests_refused_total{error="ILLEGAL_GENERATION",group="billing",request="OffsetCommit"} 3.0
-cohort_listener_calls_total{event="revoked",group="billing",outcome="overran"} 1.0
-cohort_listener_seconds_total{event="revoked",group="billing"} 55.5
 cohort_commits_total{group="billing"} 41.0
 cohort_commit_failures_total{group="billing"} 2.0
 cohort_partition_lag_records{group="billing",partition="0",topic="orders"} 50.0
@@ -159,7 +157,7 @@ def test_every_class_of_reason_is_known() -> None:
 
 def test_every_counter_is_there_from_the_first_scrape() -> None:
     """Where nothing has happened yet, each counter has the series that it has when something has."""
-    busy, quiet = a_status(), a_status(refused=[], failed_rebalances={}, listener_calls=[])
+    busy, quiet = a_status(), a_status(refused=[], failed_rebalances={})
     for spec in METRICS:
         if spec.kind == "counter":
             before = {labels for labels, _ in values(quiet)[spec.name]}

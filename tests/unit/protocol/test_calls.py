@@ -43,7 +43,6 @@ VALUES = [
     ),
     calls.FetchedReply((TopicPartition("t", 0),), (calls.Barred("t", 1, 9),)),
     calls.PartitionLoads("m", {"t": (calls.ObservedLoad(0, 1.5, 3, 2),)}),
-    calls.Listened("assigned", "done", 3),
     calls.MalformedRecords(BAD),
     calls.AgentFigures("m", 1 << 27, 12.5, 80, 1024, 20, 1.5e9, 0.25),
     calls.BatchCommitted("id", "bills", (calls.SourceProgress({"t": {"0": 7}}, calls.OffsetsBehindLatest(0, 3, 1.5)),)),
