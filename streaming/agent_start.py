@@ -51,7 +51,6 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         rack=options.client_rack,
         listener=options.rebalance_listener,
         group_id=options.group_id,
-        group_instance_id=options.group_instance_id,
         load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
     )
     # A listener or token provider is the user's code with the user's modules: such a query gets an agent of its own.

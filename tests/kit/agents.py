@@ -102,7 +102,6 @@ class World:
             assignors=self.assignors,
             rack=rack,
             group_id=f"group of {self.run_id}",
-            group_instance_id="cohort-1",
             load_window_ms=self.load_window_ms,
         )
 

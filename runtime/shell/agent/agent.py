@@ -77,14 +77,6 @@ class Agent:
 
     # --- for its members ------------------------------------------------------------------------------
 
-    def on_contact(self, member: QueryMember) -> None:
-        """Its coordinator has answered: end members of earlier runs.  Not before, since a late task may ask for a run that has ended."""
-        with self._lock:
-            members = [candidate for candidate in self._members.values() if candidate and candidate is not member]
-        for candidate in members:
-            if candidate.is_of_earlier_run(member.config):  # no run will take it over, and its buffers hold memory
-                candidate.end("a member for a newer run of its group has come", leave=False)
-
     def on_member_ended(self, member: QueryMember) -> None:
         """A member has released all that it had."""
         self._forget(member.config.address)

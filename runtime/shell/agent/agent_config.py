@@ -43,7 +43,6 @@ class AgentConfig:
     rack: str
     listener: str = ""
     group_id: str = ""
-    group_instance_id: str = ""  # the driver's: queries may share a group on different topics
     load_window_ms: int = 0  # over how long loads are smoothed; 0: they are not reported
 
 

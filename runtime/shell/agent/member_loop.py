@@ -86,11 +86,6 @@ class MemberLoop:
         self._inbox.put(lambda: self._positions.add_served(ranges, now_ms()))
 
     @property
-    def is_forsaken(self) -> bool:
-        """Whether its run has ended, or doesn't answer."""
-        return self._is_between_runs or self._unreachable_since is not None
-
-    @property
     def owned(self) -> Collection[TopicPartition]:
         """The partitions that it owns."""
         return self._member.owned
@@ -227,7 +222,6 @@ class MemberLoop:
             )
             self._is_between_runs = True
         elif not self._member.joins:
-            self._lifetime.on_contact()
             self._member = member_state.Member(_member_config(self._config, pushed.topics))
             self._drive(member_state.Start())
         elif pushed.topics != self._member.config.topics:

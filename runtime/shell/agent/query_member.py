@@ -37,7 +37,7 @@ LISTENER_END_S = 1.0
 
 
 class QueryMember:
-    """One member of one group; ``host`` hears of its first contact with the coordinator, and of its end."""
+    """One member of one group; ``host`` hears of its end."""
 
     def __init__(self, config: AgentConfig, host: Agent) -> None:
         """Nothing is sent before ``start``."""
@@ -86,16 +86,6 @@ class QueryMember:
         except CoordinatorUnreachable:
             self._loop.post_unreachable("Events")
         time.sleep(RECONNECT_S)
-
-    def on_contact(self) -> None:
-        """The coordinator's first push is here."""
-        self._host.on_contact(self)
-
-    def is_of_earlier_run(self, newer: AgentConfig) -> bool:
-        """Whether the other, whose run is there, is for a newer run of its query: its own has ended, or doesn't answer."""
-        own = self.config
-        is_same = (own.group_id, own.group_instance_id) == (newer.group_id, newer.group_instance_id)
-        return is_same and self._loop.is_forsaken
 
     def resign(self, error: CohortError) -> None:
         """A member that can't do its work ends: the next task on this executor has another take its place."""

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 import psutil
@@ -156,45 +155,6 @@ def test_it_ends_after_its_last_member(runs: Runs) -> None:
     wait_until(lambda: gone(process), 20, "its end")
 
 
-def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
-    """A member whose run has ended waits for the next, beside those of other queries of its group, not beside a newer run's."""
-    runs.more(2)
-    old, new, other = runs.worlds
-    old.session_timeout_ms = 600_000
-    process = runs.start(old)
-    name, of_group = (
-        runs.executor.agent_name(),
-        replace(new.config(runs.executor), group_id=old.config(runs.executor).group_id),
-    )
-    old.coordinator.stop(for_good=False)
-    old.server.stop(2)
-    group_id = of_group.group_id
-    start_member(name, replace(other.config(runs.executor), group_id=group_id, group_instance_id="cohort-2"))
-    wait_until(lambda: other.member(runs.executor), 20, "another query's to be there")
-    hold_for(lambda: bool(sockets(runs.executor)), 1, "it waits")
-    start_member(name, of_group)
-    wait_until(lambda: not sockets(runs.executor), 20, "the old one to be gone")
-    wait_until(lambda: new.member(runs.executor), 20, "the new one to be there")
-    assert not gone(process)
-
-
-def test_nobody_gives_way_to_an_older_run(runs: Runs) -> None:
-    """A task that is late asks for a member of the run before, which finds nobody; the newer run's misses its driver just then."""
-    runs.more(1)
-    old, new = runs.worlds
-    new.session_timeout_ms = 600_000
-    before = replace(old.config(runs.executor), group_id=new.config(runs.executor).group_id, session_timeout_ms=1_000)
-    old.coordinator.stop()
-    old.server.stop(2)
-    runs.start(new)
-    new.server.stop(2)
-    hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "it has no answer")
-    start_member(runs.executor.agent_name(), before)
-    wait_until(lambda: sockets(runs.executor), 20, "the older run's to be there")
-    wait_until(lambda: not sockets(runs.executor), 20, "its end")
-    hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "the newer run's")
-
-
 def test_what_is_no_request_is_a_line_and_no_more(runs: Runs) -> None:
     """Whatever comes from outside: no member is made of it, and those that are there go on."""
     runs.more(1)
@@ -222,9 +182,6 @@ class Told:
     def __init__(self) -> None:
         self.over: list[QueryMember] = []
         self.failed: list[str] = []
-
-    def on_contact(self, _member: QueryMember) -> None:
-        """It is the only one of its query."""
 
     def on_member_ended(self, member: QueryMember) -> None:
         """Nothing is left of it."""

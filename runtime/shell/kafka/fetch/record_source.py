@@ -2,8 +2,8 @@
 
 Everything above it (``range_reader``, ``prefetch``) knows batches and positions only.  Our own ``FetchClient`` reads where it can;
 confluent-kafka's consumer reads where it can't: settings, brokers and record formats that only librdkafka has.  librdkafka makes an
-object of every record, and Python another: sixteen times the CPU.  So where a broker or a record was the reason, our own client is
-tried again after a while: brokers are upgraded and old records age out.  All partitions go on there from where they stand.
+object of every record, and Python another: sixteen times the CPU.  A source that has come to it stays with it; the next one, of a
+task or of a restarted agent, begins with our own client again.
 
 ``COHORT_NATIVE=librdkafka`` in the environment of the executors (and their agents, which inherit it) chooses the consumer, for
 diagnosis and for the tests that both have to pass.
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 SWITCH = "COHORT_NATIVE"
 BY_LIBRDKAFKA = "librdkafka"
-RETURN_S = 600.0  # after so long our own client is tried again
 HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
 
 _log = logging.getLogger("sparkcohort.record_source")
@@ -87,8 +86,6 @@ class RecordSource:
         # Until when a partition waits for a schema or the next poll; nothing of it is fetched.
         self._resume_at: dict[TopicPartition, float] = {}
         self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
-        self._return_at = float("inf")
-        self._throttled_s = 0.0  # by our own clients before this one
         self._closed = False
         self._fetcher: FetchClient | None = None
         self._librdkafka: ConsumerClient | None = None
@@ -159,8 +156,6 @@ class RecordSource:
         """
         if self._closed:
             raise RuntimeError("the source is closed")
-        if self._fetcher is None and time.monotonic() >= self._return_at:
-            self._return()
         self._resume()
         events = self._client.poll(timeout_s, records)
         if (
@@ -214,31 +209,12 @@ class RecordSource:
         if due:
             self._client.assign({tp: self._spans[tp] for tp in due})
 
-    # --- from one client to the other -----------------------------------------------------------------------
-
     def _hand_over(self, fetcher: FetchClient) -> None:
-        _log.info("records are fetched by librdkafka for %g minutes: %s", RETURN_S / 60, fetcher.given_up)
+        """All partitions go on with librdkafka, from where they stand."""
+        _log.info("records are fetched by librdkafka: %s", fetcher.given_up)
         self._librdkafka = self._new_consumer()
-        self._throttled_s += fetcher.throttled_s
         self._fetcher = None
         fetcher.close()
-        self._go_on()
-        self._return_at = time.monotonic() + RETURN_S
-
-    def _return(self) -> None:
-        """Try our own client again; all partitions go on there, from where they stand."""
-        reason = self._open_fetcher()
-        if reason:
-            _log.info("records are fetched by librdkafka: %s", reason)
-            self._return_at = time.monotonic() + RETURN_S
-            return
-        _log.info("fetching records without librdkafka is tried again")
-        if self._librdkafka is not None:
-            self._librdkafka.close()
-        self._librdkafka = None
-        self._go_on()
-
-    def _go_on(self) -> None:
         self._client.assign({tp: span for tp, span in self._spans.items() if tp not in self._resume_at})
 
     # --- what the client knows --------------------------------------------------------------------------------
@@ -289,7 +265,7 @@ class RecordSource:
     def throttled_s(self) -> float | None:
         """For how many seconds brokers have asked to be left alone (KIP-219), in all; None where the client doesn't tell."""
         fetcher = self._fetcher  # as in ``wake``
-        return self._throttled_s + fetcher.throttled_s if fetcher is not None else None
+        return fetcher.throttled_s if fetcher is not None else None
 
     def close(self) -> None:
         """Close the connections."""
