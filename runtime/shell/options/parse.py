@@ -130,13 +130,15 @@ def _idle(texts: Mapping[str, str]) -> list[str]:
 
 
 def _nearest(key: str) -> str:
-    if (kafkas := ROWS.get(key)) is not None and kafkas.fate is not Fate.REFUSED:
-        return f"; Kafka's own settings are written with the prefix: kafka.{key}"
+    if (kafkas := ROWS.get(key)) is not None:
+        refusal = f", where it is not supported: {kafkas.reason}" if kafkas.fate is Fate.REFUSED else ""
+        return f"; Kafka's own settings are written with the prefix: kafka.{key}{refusal}"
     if f"value.{key}" in BY_KEY:
         return f"; did you mean value.{key}, or key.{key}?"
     near = difflib.get_close_matches(key, BY_KEY, n=1, cutoff=0.6)
     if near:
-        return f"; did you mean {BY_KEY[near[0]].name}?"
+        option = BY_KEY[near[0]]
+        return f"; {option.instead}" if option.status == "refused" else f"; did you mean {option.name}?"
     if "." in key:
         return f"; Kafka's own settings are written with the prefix: kafka.{key}"
     return "; docs/options.md lists every option"

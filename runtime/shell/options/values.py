@@ -65,7 +65,7 @@ class Values:
 
 def _servers(option: Option, text: str) -> str:
     """The brokers' addresses: host:port,host:port."""
-    if not text:
+    if not text.strip(" ,"):
         raise OptionError(f"option {option.name} is missing: give the brokers to start from, host:port,host:port")
     try:
         addresses.servers(text)

@@ -66,6 +66,7 @@ class RegistryRequests:
             follow_redirects=True,
             max_redirects=MOST_REDIRECTS,
         )
+        self._client()  # raises ValueError for a proxy or a header that can't be
 
     def get(self, path: str) -> Any:
         """The JSON at ``path``.  Raises RegistryStatusError, TooLargeError, RefusedConnectionError, and the HTTP client's errors."""
@@ -98,14 +99,21 @@ class RegistryRequests:
                 if len(body) > MOST_BYTES:
                     raise TooLargeError
         if response.is_success:
-            return json.loads(body)
+            return _read_json(body)
         raise _status_error(response.status_code, bytes(body))
+
+
+def _read_json(body: bytes | bytearray) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):  # a proxy's page, say; numbers and nestings that Python doesn't read
+        raise ValueError("the answer is no JSON") from None
 
 
 def _status_error(status: int, body: bytes) -> RegistryStatusError:
     try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):  # a proxy's page, say
+        answer = _read_json(body)
+    except ValueError:
         answer = None
     fields = answer if isinstance(answer, dict) else {}
     code, message = fields.get("error_code"), fields.get("message")

@@ -75,7 +75,7 @@ def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
         names = ", ".join([*CLIENT_SETTINGS, "timeout.ms"])
         raise OptionError(f"{PREFIX}{unknown[0]}: there is no such option. Behind {PREFIX} there are: {names}.")
     urls = [url.strip() for url in conf.get("url", "").split(",")]
-    if not all(urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname for url in urls):
+    if not all(map(_is_address, urls)):
         raise OptionError(f"{PREFIX}url: one or more addresses like https://registry:8081 are expected, with commas.")
     if ":" not in conf.get("basic.auth.user.info", ":"):
         raise OptionError(f"{PREFIX}basic.auth.user.info: a user and a password are expected, as user:password.")
@@ -89,8 +89,16 @@ def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
     return RegistrySettings(conf, timeout)
 
 
+def _is_address(url: str) -> bool:
+    try:
+        address = urlsplit(url)
+        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:  # brackets that don't match, a port that is none
+        return False
+
+
 def _milliseconds(text: str) -> float:
-    if not text.isdecimal() or not 0 < int(text) <= 3_600_000:
+    if not re.fullmatch("[0-9]{1,7}", text) or not 0 < int(text) <= 3_600_000:
         raise OptionError(f"{TIMEOUT_MS}: {text[:40]!r} is no number of milliseconds from 1 to an hour.")
     return int(text) / 1000
 

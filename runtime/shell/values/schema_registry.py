@@ -110,7 +110,7 @@ class SchemaRegistry:
     def _whole(self, schema: Any) -> RegisteredText:
         texts: dict[tuple[str, int], str] = {}
         self._follow(schema, texts, ())
-        kind = self._field(schema, "schemaType", str) if "schemaType" in schema else "AVRO"
+        kind = "AVRO" if schema.get("schemaType") is None else self._field(schema, "schemaType", str)
         return RegisteredText(kind, self._field(schema, "schema", str), tuple(texts.values()))
 
     def _follow(self, schema: Any, texts: dict[tuple[str, int], str], trail: tuple[tuple[str, int], ...]) -> None:
@@ -195,4 +195,5 @@ def _version_words(subject: str, version: str | int) -> str:
 
 
 def _version_path(subject: str, version: str | int) -> str:
-    return f"subjects/{quote(subject, safe='')}/versions/{version}"
+    # JSON can have half a character, which no address has.
+    return f"subjects/{quote(subject, safe='', errors='replace')}/versions/{version}"

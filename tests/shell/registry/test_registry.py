@@ -311,6 +311,33 @@ def test_an_id_that_stays_unknown_is_a_reason_and_asked_for_again(registry: Regi
     assert isinstance(schemas.get(1), RegisteredText)
 
 
+@pytest.mark.parametrize("setting", [{"bearer_auth_token": "t\u20ac"}, {"proxy": "nonsense"}])
+def test_what_can_never_be_sent_is_told_at_once(setting: dict[str, str]) -> None:
+    """Nothing is waited for."""
+    with pytest.raises(OptionError, match=r"schema.registry.\*"):
+        client("http://r", **setting)
+
+
+@pytest.mark.parametrize("body", [b"9" * 5_000, b"[" * 100_000, b'{"schema":"\xff"}', b"<html>", b""])
+def test_an_answer_that_is_no_json_is_waited_for(body: bytes) -> None:
+    """Whatever Python says of it."""
+    with (
+        speaking(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body), b"") as url,
+        pytest.raises(RegistryUnavailableError, match=r"did not answer for .*: the answer is no JSON"),
+    ):
+        client(url, timeout_ms="300").reader_schema("s")
+
+
+def test_half_a_character_in_an_answer(registry: Registry) -> None:
+    """A reference that no address can have is one that the registry doesn't know; a type of null is none."""
+    number = registry.register("s", ORDER, references=[{"name": "A", "subject": "\ud800", "version": 1}])
+    for ask in (lambda: client(registry.url).by_id(number), lambda: client(registry.url).reader_schema("s")):
+        with pytest.raises(UnknownSchemaError, match=r"has no subject '.ud800', version 1: Subject not found"):
+            ask()
+    registry.says = {"schema": "{}", "schemaType": None}
+    assert client(registry.url).by_id(number) == RegisteredText("AVRO", "{}")
+
+
 @pytest.mark.parametrize("answer", [{}, {"schema": 5}, {"schema": None}, {"schema": {"type": "long"}}, [], 7, None])
 def test_an_answer_that_nobody_foresaw_is_an_error_of_the_registry(registry: Registry, answer: object) -> None:
     """Neither a schema nor Python's words."""
@@ -404,7 +431,13 @@ def test_a_process_has_one_of_each_registry(registry: Registry) -> None:
         ({"url": "http://r", "basic.auth.user.info": "me"}, "user:password"),
         ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "c"}, "only one of them"),
         ({"url": "http://r", "ssl.truststore": "x"}, "schema.registry.ssl.truststore: there is no such option"),
+        ({"url": "http://[::1"}, "one or more addresses"),
+        ({"url": "http://r:99999"}, "one or more addresses"),
+        ({"url": "http://r:80a"}, "one or more addresses"),
+        ({"url": "http://\u2100"}, "one or more addresses"),
         ({"url": "http://r", "timeout.ms": "soon"}, "no number of milliseconds"),
+        ({"url": "http://r", "timeout.ms": "9" * 5_000}, "no number of milliseconds"),
+        ({"url": "http://r", "timeout.ms": "\u0663"}, "no number of milliseconds"),
         ({"url": "http://a:b@r", "basic.auth.user.info": "a:b"}, "schema.registry.url has a login too"),
         ({"url": "http://r", "ssl.key.location": "key.pem"}, "needs schema.registry.ssl.certificate.location"),
     ],

@@ -88,6 +88,19 @@ def test_unknown_options_name_the_nearest() -> None:
     assert "did you mean value.subject, or key.subject?" in refused(subject="s")
 
 
+def test_no_hint_leads_to_a_refusal() -> None:
+    """What would be refused in its turn is not proposed."""
+    assert refused(topics="a").endswith("is unknown; subscribe names the topics to read")
+    assert refused(auto__offset__reset="latest").endswith(
+        "where it is not supported: the source decides where to start; use startingOffsets"
+    )
+
+
+def test_commas_are_no_brokers() -> None:
+    """Nothing is waited for."""
+    assert "kafka.bootstrap.servers is missing" in refused(kafka__bootstrap__servers=" , ")
+
+
 def test_numbers_say_of_what() -> None:
     """A date is none."""
     assert "'2026-11-01' is not a whole number of milliseconds since 1970" in refused(startingTimestamp="2026-11-01")
