@@ -45,8 +45,8 @@ def _mistake(text: str) -> click.UsageError:
 def time_ms(text: str) -> int:
     """A point in time in milliseconds since 1970; UTC if it names no zone.  Raises UsageError.
 
-    >>> time_ms("2026-01-01T00:00:00.000"), time_ms("2026-01-01T01:00:00+01:00")
-    (1767225600000, 1767225600000)
+    >>> time_ms("2026-01-01T00:00:00.000"), time_ms("2026-01-01T01:00:00+01:00"), time_ms("1969-12-31T23:59:59.999")
+    (1767225600000, 1767225600000, 0)
     """
     try:
         moment = datetime.fromisoformat(text.strip())
@@ -54,7 +54,8 @@ def time_ms(text: str) -> int:
         raise _mistake(
             f"--to-datetime {text!r} is no time; write YYYY-MM-DDTHH:MM:SS.sss, in UTC unless it ends with an offset such as +02:00"
         ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    # To Kafka -1 is the end of a log; no record is older than 1970.
+    return max(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000), 0)
 
 
 def _as_ms(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:

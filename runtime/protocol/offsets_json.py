@@ -95,10 +95,10 @@ def _partition(text: str, topic: str, source: str) -> int:
 def _offset(value: object, tp: TopicPartition, source: str, least: int) -> int:
     name = f"{source}: {tp.topic}-{tp.partition}"
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedOffsets(f"{name} has {_excerpt(value)} where an offset is due")
+        raise MalformedOffsets(f"{name} has {_excerpt(value)} where a number is due")
     if not least <= value <= _MAX_OFFSET:
         hint = " (-2 means earliest, -1 latest)" if least < 0 else ""
-        raise MalformedOffsets(f"{name} has offset {value}, which can't be{hint}")
+        raise MalformedOffsets(f"{name} has {value}, which can't be{hint}")
     return value
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.kit.application import Application, Status
 from tests.kit.broker import Cluster
 from tests.kit.produce import Steady
+from tests.kit.prometheus import alerting
 from tests.kit.streams import options
 
 SLOW = 3  # the partition on the second broker
@@ -30,11 +33,13 @@ def _lags_alone(status: Status) -> bool:
 
 @pytest.mark.thorough("minutes of a leader that is slow")
 @pytest.mark.timeout(600)
-def test_a_slow_leader_holds_nobody_else_up(application: Application, pair: Cluster, topic: str) -> None:
+def test_a_slow_leader_holds_nobody_else_up(
+    application: Application, pair: Cluster, topic: str, port: int, tmp_path: Path
+) -> None:
     """Told as late, read as far as fetched, while the others are read to their ends; caught up when it's fast again."""
     pair.admin.create_topic(topic, assignment=[1, 1, 1, 2])
-    query = application.start(topic, options(pair, topic))
-    with Steady(pair.bootstrap, topic, partitions=4, rate=800):
+    query = application.start(topic, options(pair, topic, metrics__port=port))
+    with alerting(tmp_path, port) as server, Steady(pair.bootstrap, topic, partitions=4, rate=800):
         query.wait_for_members(3)
         query.next_batches(3)
         pair.relays[2].rate(BYTES_PER_SECOND)
@@ -42,6 +47,7 @@ def test_a_slow_leader_holds_nobody_else_up(application: Application, pair: Clus
         query.next_batches(5)
         status = query.wait_for_status(_lags_alone, "a lag of the slow one, and half of it at most of any other")
         assert late(status) == {SLOW}
+        server.wait_for_alert("CohortPartitionLate")
         stood = figures(status, "current_offset")
         query.wait_for_status(
             lambda now: all(at > stood[number] for number, at in figures(now, "current_offset").items()),

@@ -11,6 +11,7 @@ import pytest
 from tests.kit.application import Application, Status
 from tests.kit.broker import Broker
 from tests.kit.produce import Steady
+from tests.kit.prometheus import alerting
 from tests.kit.proxy import SilentProxy
 from tests.kit.sealed import SealedNetwork
 from tests.kit.streams import options
@@ -110,23 +111,23 @@ def whole(status: Status, members: int) -> bool:
 
 
 @pytest.mark.timeout(600)
-def test_an_executor_that_is_cut_off_from_kafka_holds_nobody_up(tmp_path: Path, topic: str) -> None:
+def test_an_executor_that_is_cut_off_from_kafka_holds_nobody_up(tmp_path: Path, topic: str, port: int) -> None:
     """Others own and read its partitions within seconds, by name and with the reason; it gets some again when it's healed."""
     with SealedNetwork(only="0") as network, Broker(host=network.host) as broker:
-        port = int(broker.bootstrap.rpartition(":")[2])
-        with Application(
-            tmp_path / "app", master="local-cluster[3,1,1024]", conf=conf(network.host), env=network.environment()
-        ) as application:
-            query = application.start(topic, filled(broker, topic, 6))
+        kafka = int(broker.bootstrap.rpartition(":")[2])
+        cluster = {"master": "local-cluster[3,1,1024]", "conf": conf(network.host), "env": network.environment()}
+        with alerting(tmp_path, port) as server, Application(tmp_path / "app", **cluster) as application:
+            query = application.start(topic, filled(broker, topic, 6) | {"metrics.port": str(port)})
             with Steady(broker.bootstrap, topic, partitions=6, rate=600):
                 query.wait_for_members(3)
                 query.next_batches(5)
-                network.cut(port)
+                network.cut(kafka)
                 cut = query.wait_for_status(lambda now: now["cut_off"] and whole(now, 2), "others to own all")
                 query.next_batches(10)
+                server.wait_for_alert("CohortMemberCutOff")
                 assert {row["executor"] for row in cut["cut_off"]} == {"0"}
                 assert "does not answer" in cut["cut_off"][0]["why"]
-                network.heal(port)
+                network.heal(kafka)
                 healed = query.wait_for_status(lambda now: not now["cut_off"] and whole(now, 3), "it to own some")
             query.assert_exact(broker)
         assert len(healed["rebalances"]) - len(cut["rebalances"]) <= 3

@@ -11,7 +11,7 @@ from tests.kit.alert_rules import recordings
 from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.grafana import interpolated, queries
-from tests.kit.prometheus import Prometheus, quick_rules
+from tests.kit.prometheus import Prometheus, alerting
 from tests.kit.streams import options
 from tests.kit.waiting import wait_until
 from tools.dashboards.dashboard import dashboard, metric_names
@@ -44,10 +44,9 @@ def empty_panels(server: Prometheus) -> set[str]:
 def test_the_dashboard_is_red_and_the_alert_fires(broker: Broker, topic: str, port: int, tmp_path: Path) -> None:
     """No panel of a live query is empty; two scrapes after the driver's end its panels are red, and its alert fires."""
     broker.fill(topic, RECORDS, PARTITIONS)
-    target = f"127.0.0.1:{port}"
     with (
         Application(tmp_path / "app", master="local[2]") as app,
-        Prometheus(tmp_path / "prometheus", [target], rules=[quick_rules(tmp_path)], scrape_s=SCRAPE_S) as server,
+        alerting(tmp_path, port, scrape_s=SCRAPE_S) as server,
     ):
         query = app.start("orders", options(broker, topic, metrics__port=port))
         query.wait_for_no_lag()
@@ -64,4 +63,4 @@ def test_the_dashboard_is_red_and_the_alert_fires(broker: Broker, topic: str, po
         stats = [each["targets"][0]["expr"] for each in dashboard()["panels"] if each["type"] == "stat"]
         for value in (server.query(interpolated(expression)) for expression in stats):
             assert [found for _, found in value] in ([0.0], [-1.0])
-        wait_until(lambda: "CohortDriverGone" in server.firing(), 30, "the alert", every_s=0.5)
+        server.wait_for_alert("CohortDriverGone", 30)

@@ -48,6 +48,10 @@ def raises(error: BaseException) -> Callable[..., Any]:
     return how
 
 
+FAILING: Final = Own(raises(ZeroDivisionError("nobody to share with")))
+"""One that a query can name: ``tests.kit.own_assignors:FAILING``."""
+
+
 def answers(answer: Any) -> Callable[..., Any]:
     """A way of misbehaving: answer this."""
     return lambda *_arguments: answer

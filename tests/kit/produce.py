@@ -123,7 +123,8 @@ def open_transaction(
     bootstrap: str, topic: str, first: int, end: int, *, partition: int = 0, transactional_id: str = ""
 ) -> Producer:
     """The producer of an open transaction, whose records [first, end) of one partition are in the log."""
-    client = producer(bootstrap, transactional_id=transactional_id or f"open-{topic}")
+    name = transactional_id or f"open-{topic}"
+    client = producer(bootstrap, transactional_id=name, transaction_timeout_ms=300_000)  # not ended by the broker
     client.init_transactions(30)
     client.begin_transaction()
     for sequence in range(first, end):

@@ -27,6 +27,7 @@ from tests.kit.waiting import wait_until
 UNPACKED: Final = ROOT / ".cache" / "prometheus" / "usr" / "bin"
 READY_S: Final = 60.0
 STOP_S: Final = 30.0
+ALERT_S: Final = 240.0
 _ADDRESS: Final = re.compile(r'msg="?Listening on"? address=(\S+)')
 
 Labels = dict[str, str]
@@ -47,7 +48,7 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def quick_rules(folder: Path) -> Path:
-    """The rules as shipped, but that two minutes are four seconds."""
+    """The rules as shipped, with their limits and windows, but that ``for`` is four seconds instead of minutes."""
     path = folder / "cohort.yml"
     path.write_text(re.sub(r"\bfor: \d+m", "for: 4s", dashboards.text(dashboards.RULES)))
     return path
@@ -117,6 +118,16 @@ class Prometheus:
         """The names of the alerts that fire."""
         return {labels["alertname"] for labels, _ in self.query('ALERTS{alertstate="firing"}')}
 
+    def wait_for_alert(self, name: str, limit_s: float = ALERT_S) -> None:
+        """Wait until it fires."""
+        wait_until(lambda: name in self.firing(), limit_s, f"{name} to fire, not only {self.firing()}", every_s=1.0)
+
     def rules(self) -> list[dict[str, Any]]:
         """Each rule with its ``health`` and its ``lastError``."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
+
+
+def alerting(folder: Path, *ports: int, scrape_s: int = 5) -> Prometheus:
+    """A server that scrapes the drivers at these ports, with the rules of ``quick_rules``."""
+    targets = [f"127.0.0.1:{port}" for port in ports]
+    return Prometheus(folder / "prometheus", targets, rules=[quick_rules(folder)], scrape_s=scrape_s)

@@ -216,7 +216,7 @@ _UNSET: Final[dict[str, object]] = {
 
 def _bounded(option: Option, text: str, number: int, unit: str = "") -> int:
     if not option.minimum <= number <= option.maximum:
-        raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)}{unit}")
+        raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option, number)}{unit}")
     return number
 
 
@@ -227,8 +227,9 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
-def _bounds(option: Option) -> str:
-    return f"at least {option.minimum}" if option.maximum == 2**63 - 1 else f"{option.minimum} to {option.maximum}"
+def _bounds(option: Option, number: int = -1) -> str:
+    no_most = option.maximum == 2**63 - 1 and number < option.minimum
+    return f"at least {option.minimum}" if no_most else f"{option.minimum} to {option.maximum}"
 
 
 def json_object(name: str, text: str, shape: str) -> dict[str, object]:

@@ -79,16 +79,12 @@ class RegistryRequests:
                 # The HTTP client's own timeout is for one read: a registry that sends slowly would never reach it.
                 async with asyncio.timeout(self._limit_s):
                     return await self._answer(f"{url}/{path}")
-            except TooLargeError:
-                raise
-            except RegistryStatusError as error:
-                if not error.is_transient:
+            except Exception as error:  # after any other error the next address may answer
+                if isinstance(error, TooLargeError) or (
+                    isinstance(error, RegistryStatusError) and not error.is_transient
+                ):
                     raise
-                last = error
-            except self._http.ConnectError as error:
-                last = RefusedConnectionError(str(error))
-            except Exception as error:  # noqa: BLE001  after any error the next address may answer
-                last = error
+                last = RefusedConnectionError(str(error)) if isinstance(error, self._http.ConnectError) else error
         raise last
 
     async def _answer(self, url: str) -> Any:

@@ -34,6 +34,13 @@ def test_each_alert_has_a_test() -> None:
     assert expected == {alert.name for alert in alerts()}
 
 
+def test_each_alert_has_fired_on_a_real_query() -> None:
+    """An end-to-end test breaks a query and waits for it."""
+    ends = "\n".join(path.read_text() for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
+    waited_for = re.findall(r'(?:server\.wait_for_alert\(|flapped\(query, server, )"(\w+)"', ends)
+    assert set(waited_for) == {alert.name for alert in alerts()}
+
+
 def test_the_command_writes_rules_that_pass(tmp_path: Path) -> None:
     """All groups: the files as they stand in the repository."""
     done = cohort("rules", "write", str(tmp_path / "new"))

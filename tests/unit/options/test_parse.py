@@ -104,6 +104,8 @@ def test_commas_are_no_brokers() -> None:
 def test_numbers_say_of_what() -> None:
     """A date is none."""
     assert "'2026-11-01' is not a whole number of milliseconds since 1970" in refused(startingTimestamp="2026-11-01")
+    assert "orders-0 has -1, which can't be" in refused(startingOffsetsByTimestamp='{"orders":{"0":-1}}')
+    assert "out of bounds: 0 to 9223372036854775807" in refused(startingTimestamp="9" * 30)
 
 
 @pytest.mark.parametrize("servers", ["a", "a:9092;b:9092", "a:9092,b", "::1", "a:b", "SSL://a", "[::1]", "a:9092/path"])

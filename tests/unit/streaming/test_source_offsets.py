@@ -64,9 +64,9 @@ def test_any_json_is_read_or_refused_for_a_reason(value: object) -> None:
         ('{"t":{"x":5}}', "'x' of topic 't' is not a partition number"),
         ('{"t":{"-1":5}}', "'-1' of topic 't'"),
         ('{"t":{"\u00b2":5}}', "not a partition number"),
-        ('{"t":{"0":"5"}}', 't-0 has "5" where an offset is due'),
+        ('{"t":{"0":"5"}}', 't-0 has "5" where a number is due'),
         ('{"t":{"0":true}}', "t-0 has true"),
-        ('{"t":{"0":-3}}', r"t-0 has offset -3, which can't be \(-2 means earliest, -1 latest\)"),
+        ('{"t":{"0":-3}}', r"t-0 has -3, which can't be \(-2 means earliest, -1 latest\)"),
         ('{"t":{"0":9223372036854775808}}', "can't be"),
         ('{"t":{"0":1},"t":{"1":1}}', "'t' is there twice"),
         ('{"t":{"0":1,"00":1}}', "t-0 is there twice"),
@@ -83,7 +83,7 @@ def test_earliest_and_latest_are_for_options_only() -> None:
     """-2 and -1 mean something in startingOffsets and nothing in a source offset."""
     text = '{"t":{"0":-2,"1":-1}}'
     assert parsed(text) == {("t", 0): EARLIEST, ("t", 1): LATEST}
-    with pytest.raises(MalformedOffsets, match=r"^source offset: t-0 has offset -2, which can't be$"):
+    with pytest.raises(MalformedOffsets, match=r"^source offset: t-0 has -2, which can't be$"):
         KnownOffsets().read(json.loads(text))
 
 
