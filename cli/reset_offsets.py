@@ -150,7 +150,7 @@ def topic_partitions(texts: Iterable[str], sizes: Mapping[str, int]) -> list[Top
             raise _mistake(f"--topic {topic}: there is no such topic, or this login may not see it")
         # No partition is not all of them: a variable of the shell that is empty would move the whole topic.
         requested = numbers.split(",") if colon else list(map(str, range(sizes[topic])))
-        if not all(number.isascii() and number.isdigit() for number in requested):
+        if not all(number.isascii() and number.isdigit() and len(number) < 11 for number in requested):
             raise _mistake(f"--topic {text}: partitions are numbers, such as {topic}:0,1; {topic} alone is all of it")
         if missing := [number for number in requested if int(number) >= sizes[topic]]:
             raise _mistake(f"--topic {text}: {topic} has {sizes[topic]} partitions, there is no {missing[0]}")

@@ -33,7 +33,7 @@ def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
     if not _is_missing(column):
         return column, ""
     from sparkcohort.runtime.shell.values.registry_settings import read_settings  # noqa: PLC0415
-    from sparkcohort.runtime.shell.values.schema_registry import SchemaRegistry, subject_name  # noqa: PLC0415  rarely
+    from sparkcohort.runtime.shell.values.schema_registry import SchemaRegistry  # noqa: PLC0415  rarely
 
     decoding, part = column.decoding, column.field.name.lower()
     topics = {*options.subscription.topics, *(tp.topic for tp in options.subscription.partitions)}
@@ -45,7 +45,7 @@ def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
     settings = read_settings(dict(decoding.registry))
     if settings is None:
         return column, ""
-    subject = subject_name(min(topics, default=""), part, decoding.subject)
+    subject = decoding.subject or f"{min(topics)}-{part}"  # Confluent's TopicNameStrategy
     latest = SchemaRegistry(settings).reader_schema(subject, decoding.version)
     if latest.schema.kind != "AVRO":
         raise OptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -61,15 +62,6 @@ class ReaderSchema(NamedTuple):
     schema: RegisteredText
 
 
-def subject_name(topic: str, part: str, subject: str = "") -> str:
-    """The subject of a topic's keys or values: ``subject``, else by Confluent's TopicNameStrategy.
-
-    >>> subject_name("orders", "value"), subject_name("orders", "key", "shop.Order")
-    ('orders-value', 'shop.Order')
-    """
-    return subject or f"{topic}-{part}"
-
-
 class SchemaRegistry:
     """One registry, for any thread."""
 
@@ -101,7 +93,7 @@ class SchemaRegistry:
 
         Raises RegistryError; within ``LOAD_S`` where no connection can be made.
         """
-        if version != "latest" and not (version.isdecimal() and int(version)):
+        if version != "latest" and not re.fullmatch("[1-9][0-9]{0,9}", version):
             raise OptionError(f"schema version {version[:40]!r}: 'latest' or a number from 1 is expected.")
         answer = self._ask(_version_words(subject, version), _version_path(subject, version), connect_s=LOAD_S)
         number, schema_id = (self._field(answer, name, int) for name in ("version", "id"))

@@ -22,7 +22,6 @@ from sparkcohort.runtime.shell.values.schema_registry import (
     RegistryUnavailableError,
     SchemaRegistry,
     UnknownSchemaError,
-    subject_name,
 )
 from sparkcohort.runtime.shell.values.writer_schemas import (
     ASK_AGAIN_S,
@@ -64,7 +63,7 @@ def test_schemas_by_id_and_by_subject(registry: Registry) -> None:
     """The latest version, an older one, the id that stands in front of a record."""
     first, second = registry.register("orders-value", ORDER), registry.register("orders-value", MORE)
     asked = client(registry.url)
-    latest = asked.reader_schema(subject_name("orders", "value"))
+    latest = asked.reader_schema("orders-value")
     assert (latest.version, latest.schema_id) == (2, second)
     assert len(parse_schema(latest.schema.text).fields) == 2
     assert asked.reader_schema("orders-value", "1").schema_id == first
@@ -121,7 +120,7 @@ def test_what_there_is_not_is_told_by_name(registry: Registry, subject: str, ver
 
 def test_a_version_is_latest_or_a_number(registry: Registry) -> None:
     """Nothing else is sent."""
-    for version in ("0", "newest", "-1", "1.5"):
+    for version in ("0", "newest", "-1", "1.5", "9" * 5_000, "\u0663"):
         with pytest.raises(OptionError, match="'latest' or a number from 1"):
             client(registry.url).reader_schema("orders-value", version)
     assert registry.requests == []
