@@ -145,7 +145,7 @@ def pids(status: dict[str, Any]) -> set[int]:
 def test_a_group_that_waits_for_a_silent_member(
     application: Application, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """A member with a session of a minute is silent in a rebalance: the group is not at rest for most of the time since."""
+    """A member with a session of two minutes is silent in a rebalance: the group is not at rest for most of the time since."""
     port = free_port()
     broker.admin.create_topic(topic, 6)
     with alerting(tmp_path, port) as server, Steady(broker.bootstrap, topic, partitions=6, rate=60):

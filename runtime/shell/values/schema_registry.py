@@ -67,21 +67,11 @@ class SchemaRegistry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         """Sends nothing.  Raises OptionError for wrong settings or files."""
-        self._settings = settings
+        self.settings = settings
         try:
             self._requests = RegistryRequests(settings)
         except (ValueError, OSError) as error:
             raise OptionError(f"{PREFIX}*: {self._words(error)}") from None
-
-    @property
-    def place(self) -> str:
-        """The address, without a login."""
-        return self._settings.place
-
-    @property
-    def timeout_s(self) -> float:
-        """How long a schema may be waited for."""
-        return self._settings.timeout
 
     def by_id(self, schema_id: int | str) -> RegisteredText:
         """The schema of an id, or of a GUID.  Raises RegistryError."""
@@ -113,7 +103,7 @@ class SchemaRegistry:
                 continue
             if place in trail or len(texts) + len(trail) >= MOST_REFERENCES:
                 raise RegistryError(
-                    f"The schema registry {self._settings.place} has a schema whose references have no end:"
+                    f"The schema registry {self.settings.place} has a schema whose references have no end:"
                     f" subject {place[0]!r}, version {place[1]}."
                 )
             # The schema may refer to a deleted version: the registry gives it only with ?deleted=true.
@@ -124,7 +114,7 @@ class SchemaRegistry:
     def _object(self, answer: Any) -> dict[str, Any]:
         if not isinstance(answer, dict):
             raise RegistryError(
-                f"The schema registry {self._settings.place} answered with {type(answer).__name__} instead of an object."
+                f"The schema registry {self.settings.place} answered with {type(answer).__name__} instead of an object."
             )
         return answer
 
@@ -133,13 +123,13 @@ class SchemaRegistry:
         value = self._object(answer).get(name)
         if not isinstance(value, kind):
             raise RegistryError(
-                f"The schema registry {self._settings.place} answered without {name}: {type(value).__name__} instead of {kind.__name__}."
+                f"The schema registry {self.settings.place} answered without {name}: {type(value).__name__} instead of {kind.__name__}."
             )
         return value
 
     def _ask(self, subject: str, path: str, connect_s: float | None = None) -> Any:
         """An answer; failed requests are repeated until ``timeout_s``, refused connections until ``connect_s``, if given."""
-        begin, pause, timeout_s = time.monotonic(), FIRST_PAUSE, self._settings.timeout
+        begin, pause, timeout_s = time.monotonic(), FIRST_PAUSE, self.settings.timeout
         while True:
             try:
                 return self._requests.get(path)
@@ -150,7 +140,7 @@ class SchemaRegistry:
                 left_s = begin + patience_s - time.monotonic()
                 if left_s <= 0:
                     raise RegistryUnavailableError(
-                        f"The schema registry {self._settings.place} did not answer for {subject} within"
+                        f"The schema registry {self.settings.place} did not answer for {subject} within"
                         f" {patience_s:g} s{'' if patience_s < timeout_s else f' ({PREFIX}timeout.ms)'}: {self._words(error)}"
                     ) from None
                 time.sleep(min(pause, left_s))
@@ -158,7 +148,7 @@ class SchemaRegistry:
 
     def _judge(self, error: Exception, subject: str) -> None:
         """Raise RegistryError for an error that another try can't change."""
-        place, words = self._settings.place, self._words(error)
+        place, words = self.settings.place, self._words(error)
         if isinstance(error, TooLargeError):
             raise RegistryError(
                 f"The schema registry {place} answered with more than {MOST_BYTES >> 20} MiB for {subject}."
@@ -179,7 +169,7 @@ class SchemaRegistry:
         raise RegistryError(f"The schema registry {place} refused {subject}: {words}") from None
 
     def _words(self, error: Exception) -> str:
-        return self._settings.redacted(str(error) or type(error).__name__)
+        return self.settings.redacted(str(error) or type(error).__name__)
 
 
 def _version_words(subject: str, version: str | int) -> str:

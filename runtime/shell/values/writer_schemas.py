@@ -47,7 +47,7 @@ class _NoSchema(NamedTuple):
 class WriterSchemas:
     """Schemas by id or GUID, or the reasons why there are none.  For any thread.
 
-    A record with an unknown id is not bad before ``timeout_s`` has passed since the first request: a follower behind its leader
+    A record with an unknown id is not bad before the timeout has passed since the first request: a follower behind its leader
     does not have the id *yet*, and records that are read as nulls stay nulls.
     """
 
@@ -78,7 +78,7 @@ class WriterSchemas:
             answer = self._stored_answer(schema_id)
         if answer is None:
             raise RegistryUnavailableError(
-                f"The schema registry {self._registry.place} has not answered for schema {schema_id} yet."
+                f"The schema registry {self._registry.settings.place} has not answered for schema {schema_id} yet."
             )
         return answer
 
@@ -116,7 +116,7 @@ class WriterSchemas:
         del self._requests[schema_id]
 
     def _no_schema(self, refusal: _NoSchema | None, answer: RegistryError) -> _NoSchema:
-        now, patience_s = self._clock(), self._registry.timeout_s
+        now, patience_s = self._clock(), self._registry.settings.timeout
         # An id that was not requested for so long counts as a new one: its records get the whole time again.
         first_s = now if refusal is None or now - refusal.retry_s > patience_s else refusal.first_s
         reason: str | RegistryError = answer
