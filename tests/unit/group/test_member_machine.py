@@ -248,6 +248,17 @@ def test_a_commit_names_assignment_generations() -> None:
     assert ms.commit(at.member, dict.fromkeys(tps(9), 50)) is None
 
 
+@pytest.mark.parametrize("state", [MemberState.REVOKING, MemberState.STOPPING])
+def test_what_is_being_given_up_is_committed_until_it_is(state: MemberState) -> None:
+    """What a task has done meanwhile, the next owner begins behind."""
+    at = stage(state)
+    request = ms.commit(at.member, dict.fromkeys(tps(0, 1), 50))
+    assert request is not None
+    assert request.offsets == (p.CommittedPosition("t", 0, 50, 1), p.CommittedPosition("t", 1, 50, 1))
+    at(ms.RevocationDone())
+    assert ms.commit(at.member, dict.fromkeys(tps(1), 50)) is None
+
+
 def test_a_commit_refused_as_unknown_asks_at_once() -> None:
     """It is only a hint, since it may be about an earlier membership: a heartbeat tells for sure."""
     at = stage(MemberState.STABLE)

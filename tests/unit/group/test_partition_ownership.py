@@ -48,6 +48,15 @@ def test_a_partition_taken_away_stays_owned_until_the_next_join() -> None:
     assert desk.error(commit("b-3", 3, "t2@2=10")) == "ILLEGAL_GENERATION"
 
 
+def test_what_another_owns_is_not_granted() -> None:
+    """A leader that gives a partition away too early does no harm: its owner has it until its join no longer claims it."""
+    desk = stable()
+    rejoin(desk, ALL, {"a-1": "t0,t2", "i-2": "t1", "b-3": ""})
+    assert owned(desk, "a-1") == {"t0": 2}
+    assert desk.error(commit("a-1", 3, "t2@3=9")) == "ILLEGAL_GENERATION"
+    assert desk.error(commit("b-3", 3, "t2@2=9")) == "NONE"
+
+
 def test_the_dead_leave_their_partitions() -> None:
     """What a member owned is free when it is gone, and its commits are refused."""
     desk = stable()

@@ -106,6 +106,7 @@ class PartitionLeader:
         self.leader_state, self.generation = LeaderState(), 0
         self.since: dict[str, dict[TopicPartition, int]] = {}
         self.only: dict[str, list[int]] = {}
+        self.barred: dict[str, frozenset[TopicPartition]] = {}
 
     def round(self, now_ms: int = 0, delay_ms: int = DELAY_MS, *, applied: bool = True) -> dict[str, tuple[int, ...]]:
         """One round: what each member is given.  Unless it is interrupted, they give up at once what they lose, and own it."""
@@ -115,7 +116,9 @@ class PartitionLeader:
             m: {tp: self.since.get(m, {}).get(tp, self.generation) for tp in tps(*numbers)}
             for m, numbers in self.holds.items()
         }
-        this = Round(self.protocol, [*asked, _driver()], self.topics, owned, self.settled, self.only)
+        this = Round(
+            self.protocol, [*asked, _driver()], self.topics, owned, self.settled, self.only, barred=self.barred
+        )
         assignments, self.leader_state = delayed_rebalance.lead(self.leader_state, this, now_ms, delay_ms)
         given = {m: tuple(tp.partition for tp in mine) for m, mine in assignments}
         assert given.pop("driver") == ()
@@ -157,6 +160,9 @@ def test_while_the_delay_runs_nobody_gives_up_or_gets_what_was_lost(protocol: st
     assert group.round(1_000) == {"a": before["a"]}
     group.holds["d"] = ()
     group.topics = {"t": 8}
+    group.barred = {"d": tps(7)}
+    assert group.round(1_500, applied=False) == {"a": (*before["a"], 7), "d": (6,)}, "or can fetch it"
+    group.barred = {}
     assert group.round(2_000) == {"a": before["a"], "d": (6, 7)}
     assert delayed_rebalance.deadline(group.leader_state) == 31_000
 
