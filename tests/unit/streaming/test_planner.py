@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.batches.claims import Slot, claim, new_plan
@@ -62,6 +62,7 @@ def test_a_log_that_ends_before_the_start_does_not_pull_back() -> None:
 
 
 @given(BACKLOGS, BACKLOGS, BACKLOGS)
+@example({tp(0): 4}, {tp(0): 5}, {})
 def test_no_range_goes_backwards(
     start: dict[TopicPartition, int], end: dict[TopicPartition, int], reset: dict[TopicPartition, int]
 ) -> None:
@@ -87,6 +88,9 @@ def test_new_partitions_enter_at_their_beginning_and_deleted_ones_go() -> None:
 
 
 @given(st.integers(0, 99), st.none() | st.integers(1, 99), st.none() | st.integers(0, 99), st.integers(0, 99))
+@example(9, 10, 49, 50)
+@example(9, 10, 50, 50)
+@example(10, 10, 49, 50)
 def test_a_batch_is_held_back_only_while_too_small_and_too_early(
     new: int, least: int | None, elapsed: int | None, delay: int
 ) -> None:
