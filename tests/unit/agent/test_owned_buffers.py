@@ -94,6 +94,17 @@ def test_an_error_of_where_fetching_stood_before_is_of_the_past(owned: OwnedBuff
     assert A in owned.choose_targets({B}, RETRY_S).start
 
 
+def test_a_reader_comes_as_far_as_its_buffer(owned: OwnedBuffers) -> None:
+    """The rest of its range comes with a later step, from there on: nothing is passed over."""
+    readers, _ = owned.begin([Range(*A, 50, 300)], [0], 1, {}, client_tells_ids=True)
+    for start, end in ((50, 200), (200, 300)):
+        fetch(owned, A, end)
+        step = owned.next_step(readers, [])
+        assert step.batch is not None
+        assert step.batch.column("offset").to_pylist() == list(range(start, end))
+        assert (list(step.positions), bool(readers)) == ([(0, end)], end < 300)
+
+
 def test_a_gap_moves_the_position(owned: OwnedBuffers) -> None:
     """The end of the log lies behind control records, which are no rows."""
     fetch(owned, A, 100)

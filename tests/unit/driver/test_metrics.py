@@ -133,6 +133,16 @@ def test_the_parts_are_the_whole(most: int, left_out: int) -> None:
     assert (("orders", "1"), 457) in samples["cohort_partition_open_transaction_records"]
 
 
+def test_records_add_up_and_ages_do_not() -> None:
+    """The group and a topic lag by all records of their partitions, since the oldest; the lead is the shortest."""
+    parts = [a_partition(0, 100, 150, "1", start=30, age_s=7.5), a_partition(1, 90, 97, "1", start=80, age_s=2.5)]
+    samples = values(a_status(partitions=parts))
+    for labels, scope in (((), "group"), (("orders",), "topic")):
+        assert samples[f"cohort_{scope}_lag_records"] == [(labels, 57)]
+        assert samples[f"cohort_{scope}_lag_seconds"] == [(labels, 7.5)]
+    assert samples["cohort_topic_lead_records"] == [(("orders",), 10)]
+
+
 def test_a_restart_makes_no_new_series() -> None:
     """Members are labelled by their executors; one that is being replaced gives its place to the one heard of last."""
     before = a_status()

@@ -73,6 +73,14 @@ def test_words_of_addresses_tell_nothing(secret: str, shown: str) -> None:
     assert redact_secrets(TEXTS[2], [secret]) == shown
 
 
+def test_what_no_text_has_by_chance_is_taken_out_of_words() -> None:
+    """From six characters on, with more than letters or digits."""
+    assert [redact_secrets("id_s3cr3t_5", [secret]) for secret in ("s3cr3t", "s3cr3")] == [
+        f"id_{REDACTED}_5",
+        "id_s3cr3t_5",
+    ]
+
+
 def test_a_line_of_a_key_is_a_secret_too() -> None:
     """A library that quotes a line of PEM doesn't quote all of it."""
     pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n"
