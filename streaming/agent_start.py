@@ -43,6 +43,8 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         credentials=run.credentials,
         kafka=options.kafka,
         columns=options.columns,
+        fail_on_data_loss=options.fail_on_data_loss,
+        poll_timeout_ms=options.poll_timeout_ms,
         buffer_bytes=options.buffer_bytes,
         session_timeout_ms=options.session_timeout_ms,
         heartbeat_interval_ms=options.heartbeat_interval_ms,

@@ -88,7 +88,7 @@ class RangesReader:
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one input partition, on an executor; the same rows at every call."""
-        from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed  # noqa: PLC0415  only tasks
+        from sparkcohort.streaming.direct_read import keep_imports, new_direct_read, packed  # noqa: PLC0415  only tasks
         from sparkcohort.streaming.session_zone import check_session  # noqa: PLC0415  likewise
 
         if not isinstance(partition, RangePartition):
@@ -96,9 +96,10 @@ class RangesReader:
         log_to_stderr()
         try:
             check_session(self._options)
-            reading = DirectRead(self._options.on_executor(os.environ))
+            reading = new_direct_read(self._options.on_executor(os.environ))
             ids = {partition.part.topic: partition.topic_id} if partition.topic_id else {}
-            yield from packed(batch for _, batch in reading.batches((partition.part,), ids))
+            pieces = reading.pieces((partition.part,), ids)
+            yield from packed(batch for _, _, batch in pieces if batch is not None and batch.num_rows)
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
         finally:

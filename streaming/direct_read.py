@@ -6,72 +6,28 @@ A new Python worker imports this before its first row, and the Kafka client only
 from __future__ import annotations
 
 import gc
-import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.protocol.calls import MalformedCount
+    from sparkcohort.runtime.shell.kafka.fetch.direct_read import DirectRead
     from sparkcohort.runtime.shell.kafka.fetch.relay import RelayedReader
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
-log = logging.getLogger("sparkcohort.task")
 
+def new_direct_read(options: SourceOptions, elsewhere: RelayedReader | None = None) -> DirectRead:
+    """A read that has not begun; ``elsewhere`` reads what the brokers don't deliver to this executor."""
+    from sparkcohort.runtime.shell.kafka.fetch.direct_read import DirectRead  # noqa: PLC0415  with the Kafka client
+    from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider  # noqa: PLC0415  as above
 
-class DirectRead:
-    """One task's direct read.
-
-    After the last row ``replaced`` are the recreated topics, and ``malformed`` counts the records that could not be decoded.
-    """
-
-    def __init__(self, options: SourceOptions, elsewhere: RelayedReader | None = None) -> None:
-        """Opens nothing; ``elsewhere`` reads ranges that the brokers don't deliver to this executor."""
-        self._options = options
-        self._elsewhere = elsewhere
-        self.replaced: frozenset[str] = frozenset()
-        self.malformed: list[MalformedCount] = []
-
-    def batches(
-        self, ranges: Sequence[Range], ids: Mapping[str, str]
-    ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """The rows of the ranges, with the partition of each batch; ``ids`` are of the topics that the ranges are of."""
-        from sparkcohort.runtime.shell.kafka.fetch.events import malformed_counts  # noqa: PLC0415  as above
-        from sparkcohort.runtime.shell.kafka.fetch.range_reader import RangeReader  # noqa: PLC0415  with the client
-
-        if self._options.kafka.get("sasl.oauthbearer.provider"):
-            _await_token(self._options.kafka)
-        reader = RangeReader(
-            self._options.kafka,
-            columns=self._options.columns,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            poll_timeout_ms=self._options.poll_timeout_ms,
-            on_data_loss=log.warning,
-            elsewhere=self._elsewhere,
-        )
-        try:
-            for tp, _, batch in reader.read(ranges, ids):
-                if batch is not None and batch.num_rows:
-                    yield tp, batch
-            self.replaced = frozenset(reader.replaced)
-            self.malformed = malformed_counts(reader.malformed)
-        finally:
-            reader.close()
-
-
-def _await_token(kafka: Mapping[str, str]) -> None:
-    """Wait for a token before the first fetch, also through short failures of the provider.  Raises CohortError."""
-    from sparkcohort.runtime.shell.kafka.tokens import await_token  # noqa: PLC0415  with the Kafka client
-    from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider  # noqa: PLC0415  only for such a query
-
-    if has_own_provider(kafka):
+    if has_own_provider(options.kafka):
         find_pyfiles()
-    await_token(kafka)
+    return DirectRead(options, elsewhere)
 
 
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

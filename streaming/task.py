@@ -31,7 +31,7 @@ from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.rpc.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 from sparkcohort.runtime.text import printable
-from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed
+from sparkcohort.streaming.direct_read import keep_imports, new_direct_read, packed
 from sparkcohort.streaming.session_zone import check_session, local_property
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ class _Tally:
     agent: list[int] = field(default_factory=lambda: [0, 0])
     direct: list[int] = field(default_factory=lambda: [0, 0])
     timed_out: bool = False
-    recreated: set[str] = field(default_factory=set)  # topics that were recreated since the plan
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
-    bad: list[calls.MalformedCount] = field(default_factory=list)
+    end: calls.DirectEnd = field(default_factory=calls.DirectEnd)
 
     def count(self, path: list[int], rows: int, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
         """Count a batch that came by this path, so many bytes of each partition."""
@@ -98,6 +97,7 @@ class _Begun(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
     sizes: tuple[int, ...]
     agent: tuple[int, int]
+    direct: tuple[int, int]
     timed_out: bool
 
 
@@ -111,7 +111,7 @@ def read_rest(options: SourceOptions, text: str) -> Iterator[pa.RecordBatch]:
     slot_client = _SlotClient(options.on_executor(os.environ), pickle.loads(begun.slot))  # noqa: S301  the driver's own, as Spark unpickles it
     ranges = begun.claimed.ranges
     sizes = {item.tp: size for item, size in zip(ranges, begun.sizes, strict=True)}
-    tally = _Tally(agent=list(begun.agent), timed_out=begun.timed_out, sizes=sizes)
+    tally = _Tally(list(begun.agent), list(begun.direct), timed_out=begun.timed_out, sizes=sizes)
     remaining = _unread(ranges, begun.positions)
     try:
         yield from packed(slot_client.directly(remaining, begun.claimed.ids, tally))
@@ -205,12 +205,12 @@ class _SlotClient:
         from sparkcohort.runtime.shell.kafka.fetch import relay  # noqa: PLC0415  with the Kafka client
 
         relayed = relay.RelayedReader(lambda body: self._answer("Read", body, relay.CALL_S))
-        reading = DirectRead(self.options, elsewhere=relayed)
-        for tp, batch in reading.batches(ranges, ids):
-            tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
-            yield batch
-        tally.recreated |= reading.replaced
-        tally.bad = reading.malformed
+        reading = new_direct_read(self.options, relayed)
+        for tp, _, batch in reading.pieces(ranges, ids):
+            if batch is not None and batch.num_rows:
+                tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
+                yield batch
+        tally.end = reading.end
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
         """Report the delivery.  The task doesn't wait for the agent, which passes the report on while Spark ends the task."""
@@ -222,8 +222,8 @@ class _SlotClient:
             direct=(tally.direct[0], tally.direct[1]),
             sizes=tuple(tally.sizes.get(item.tp, 0) for item in ranges),  # a slot has one range of a partition at most
             timed_out=tally.timed_out,
-            recreated=tuple(sorted(tally.recreated)),
-            bad=tuple(tally.bad),
+            recreated=tally.end.recreated,
+            bad=tally.end.bad,
         )
         try:
             if self._reports_through_agent:

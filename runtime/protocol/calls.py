@@ -149,7 +149,10 @@ class ReadHead(Call, frozen=True):
 
 
 class AgentRequest(Call, frozen=True, omit_defaults=True):
-    """A task's request to its agent: ranges to serve, or a call to pass on to the coordinator."""
+    """A task's request to its agent: ranges to serve, or a call to pass on to the coordinator.
+
+    ``direct``: the ranges are read from Kafka now, of a partition one at most; ``planned_starts`` and ``plan_seq`` don't count.
+    """
 
     ranges: tuple[Range, ...] = ()
     planned_starts: tuple[Offset, ...] = ()
@@ -160,6 +163,7 @@ class AgentRequest(Call, frozen=True, omit_defaults=True):
     body: str = ""  # of the action: a call as ``encode`` writes it
     reply: bool = True
     token: str = ""
+    direct: bool = False
 
 
 class Step(Call, frozen=True):
@@ -172,6 +176,13 @@ class Step(Call, frozen=True):
     missed: tuple[tuple[Int64, str], ...]
     rows: bool
     sizes: tuple[Int64, ...] = ()
+
+
+class DirectEnd(Call, frozen=True):
+    """How an agent's direct read ended: what its task reports of it (``Delivered``)."""
+
+    recreated: tuple[String, ...] = field(default=(), name="anew")
+    bad: Bad = ()
 
 
 # --- an agent's --------------------------------------------------------------------------------------

@@ -95,6 +95,8 @@ class World:
             credentials=self.authority.client,
             kafka={"bootstrap.servers": self.bootstrap},
             columns=self.columns,
+            fail_on_data_loss=True,
+            poll_timeout_ms=120_000,
             buffer_bytes=8 << 20,
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=200,

@@ -15,6 +15,7 @@ def new_server(
     source: Any,
     on_served: Callable[[Sequence[Range]], None] = lambda _: None,
     call_coordinator: Callable[[str, bytes, float], bytes] = lambda *_: b"",
+    direct: Any = None,
 ) -> TaskServer:
-    """A server of what ``source`` has: a prefetcher, or what has its ``serve``."""
-    return TaskServer(name, token, source, on_served, call_coordinator, lambda _: None)
+    """A server of what ``source`` has, a prefetcher or what has its ``serve``; ``direct`` likewise."""
+    return TaskServer(name, token, source, direct, on_served, call_coordinator, lambda _: None)

@@ -58,28 +58,31 @@ final class Messages {
     return read;
   }
 
+  /** The request to read on from Kafka; a range that is read is empty. */
+  static ObjectNode direct(Tally tally, JsonNode ids) {
+    ObjectNode read = JSON.createObjectNode().put("direct", true);
+    ArrayNode ranges = read.putArray("ranges");
+    for (int i = 0; i < tally.positions.length; i++) {
+      Range range = tally.ranges.get(i);
+      ranges.addArray().add(range.topic).add(range.partition).add(tally.positions[i]).add(range.end);
+    }
+    return read.set("ids", ids);
+  }
+
   static ObjectNode delivered(SlotPartition slot, String address, Claimed claimed, Tally tally) {
     ObjectNode report = JSON.createObjectNode().put("plan", slot.planId()).put("address", address);
     report.set("ranges", claimed.reply().path("ranges"));
-    report.putArray("agent").add(tally.rows).add(tally.bytes);
-    report.putArray("direct").add(0).add(0);
-    ArrayNode sizes = report.putArray("sizes");
-    for (long size : tally.sizes) {
-      sizes.add(size);
-    }
+    report.setAll(tally.end);
+    tally.write(report);
     return call("Delivered", report.put("timed_out", false)).put("reply", false);
   }
 
   /** What a Python worker needs to read on (streaming/task.py, {@code read_rest}): an InputPartition of a text of JSON, pickled. */
-  static byte[] begun(SlotPartition slot, Claimed claimed, long[] positions, Tally tally, boolean timedOut) {
+  static byte[] begun(SlotPartition slot, Claimed claimed, Tally tally, boolean timedOut) {
     ObjectNode begun = JSON.createObjectNode().put("slot", PythonSource.pickled(slot.python()));
     begun.set("claimed", claimed.reply());
-    ArrayNode reached = begun.putArray("positions"), sizes = begun.putArray("sizes");
-    for (int i = 0; i < positions.length; i++) {
-      reached.add(positions[i]);
-      sizes.add(tally.sizes[i]);
-    }
-    begun.putArray("agent").add(tally.rows).add(tally.bytes);
+    begun.set("positions", JSON.valueToTree(tally.positions));
+    tally.write(begun);
     byte[] text = begun.put("timed_out", timedOut).toString().getBytes(StandardCharsets.UTF_8);
     byte[] type = "\u0080\u0002cpyspark.sql.datasource\nInputPartition\nX".getBytes(StandardCharsets.ISO_8859_1); // PROTO 2, GLOBAL, BINUNICODE
     byte[] call = "\u0085R.".getBytes(StandardCharsets.ISO_8859_1); // TUPLE1, REDUCE, STOP (pickletools)
@@ -126,6 +129,11 @@ final class Messages {
     return new Step(moved, hasRows);
   }
 
+  /** What stands at the end of an answer: nothing, or a {@code DirectEnd}. */
+  static ObjectNode end(byte[] body) throws IOException {
+    return body.length == 0 ? JSON.createObjectNode() : object(body, 0);
+  }
+
   private static int place(JsonNode pair, List<Range> ranges) throws MalformedAnswer {
     int place = pair.path(0).asInt(-1);
     if (place < 0 || place >= ranges.size()) {
@@ -134,10 +142,9 @@ final class Messages {
     return place;
   }
 
-  private static JsonNode object(byte[] body, int from) throws IOException {
+  private static ObjectNode object(byte[] body, int from) throws IOException {
     try {
-      JsonNode read = JSON.readTree(body, from, body.length - from);
-      if (read != null && read.isObject()) {
+      if (JSON.readTree(body, from, body.length - from) instanceof ObjectNode read) {
         return read;
       }
     } catch (JsonProcessingException e) {
@@ -146,14 +153,26 @@ final class Messages {
     throw new MalformedAnswer("it is no object");
   }
 
-  /** Rows and bytes that a task got from its agent, for the report. */
+  /** How far ranges were read: the next offsets, bytes by range, and (records, bytes) by path, for the report. */
   static final class Tally {
-    final long[] sizes;
-    long rows;
-    long bytes;
+    final List<Range> ranges;
+    final long[] positions, sizes, agent = new long[2], direct = new long[2];
+    ObjectNode end = JSON.createObjectNode(); // what the agent says of a direct read
 
-    Tally(int ranges) {
-      sizes = new long[ranges];
+    Tally(List<Range> ranges) {
+      this.ranges = ranges;
+      positions = ranges.stream().mapToLong(Range::start).toArray();
+      sizes = new long[positions.length];
+    }
+
+    boolean isWhole() {
+      return java.util.stream.IntStream.range(0, positions.length).allMatch(i -> positions[i] == ranges.get(i).end);
+    }
+
+    private void write(ObjectNode report) {
+      report.set("agent", JSON.valueToTree(agent));
+      report.set("direct", JSON.valueToTree(direct));
+      report.set("sizes", JSON.valueToTree(sizes));
     }
   }
 

@@ -35,6 +35,8 @@ class AgentConfig:
     credentials: Credentials
     kafka: Mapping[str, str]
     columns: Columns
+    fail_on_data_loss: bool
+    poll_timeout_ms: Positive
     buffer_bytes: Positive
     session_timeout_ms: Positive
     heartbeat_interval_ms: Positive

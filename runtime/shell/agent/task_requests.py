@@ -71,7 +71,10 @@ def parse(body: bytes) -> AgentRequest:
         request = calls.decode(body, AgentRequest)
     except calls.CallError as error:
         raise InvalidRequest(printable(str(error), MOST_WORDS)) from None
-    if len(request.ranges) != len(request.planned_starts):
+    if request.direct:
+        if len({item.tp for item in request.ranges}) != len(request.ranges):
+            raise InvalidRequest("several ranges of one partition")
+    elif len(request.ranges) != len(request.planned_starts):
         raise InvalidRequest("ranges and planned starts of different number")
     for item in request.ranges:
         if not 0 <= item.partition <= _MOST_PARTITION:

@@ -1,4 +1,4 @@
-"""The agent's side of the socket between a task and its agent: it serves what was prefetched; see ``task_frames``."""
+"""The agent's side of the socket between a task and its agent: it serves what was prefetched, or reads it; see ``task_frames``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.agent.direct_reads import DirectReads
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, SharedBatch
 from sparkcohort.runtime.shell.agent.task_frames import (
@@ -57,12 +58,13 @@ class TaskServer:
         name: str,
         token: str,
         prefetcher: Prefetcher,
+        direct: DirectReads,
         on_served: Callable[[Sequence[Range]], None],
         call_coordinator: CoordinatorCall,
         fail: Callable[[str], object],
     ) -> None:
         """Nothing is bound before ``start``; ``fail`` is called with the reason when no connection can be accepted any more."""
-        self._name, self._token, self._prefetcher = name, token, prefetcher
+        self._name, self._token, self._prefetcher, self._direct = name, token, prefetcher, direct
         self._on_served, self._call_coordinator = on_served, call_coordinator
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._acceptor = Acceptor(self._listener, is_ours, self._serve_connection, fail)
@@ -120,21 +122,24 @@ class TaskServer:
             _send(connection, FRAME_ANSWER, answer)
 
     def _serve(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> None:
-        served = self._stream(connection, request, producer)
+        sender, served, end = _FrameSender(connection, producer), list[Range](), b""
+        if request.direct:
+            end = calls.encode(self._direct.serve(request, sender.send))
+        else:
+            served = self._serve_prefetched(request, sender)
+        _send(connection, FRAME_END, end)
+        sender.finish()
         if connection.recv(1) == DELIVERED and served:
             self._on_served(served)
 
-    def _stream(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> list[Range]:
+    def _serve_prefetched(self, request: AgentRequest, sender: _FrameSender) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""
         positions = [item.start for item in request.ranges]
-        sender = _FrameSender(connection, producer)
         arguments = request.ranges, request.planned_starts, request.plan_seq, request.patience_s, request.ids
         for step in self._prefetcher.serve(*arguments):
             sender.send(step)
             for index, position in step.positions:
                 positions[index] = position
-        _send(connection, FRAME_END)
-        sender.finish()
         return [item for item, position in zip(request.ranges, positions, strict=True) if position == item.end]
 
 

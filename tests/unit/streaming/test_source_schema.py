@@ -94,7 +94,7 @@ def test_the_columns_travel_to_tasks_and_agents() -> None:
     unpickled, given = reader.__reduce__()
     assert unpickled(*given)._options.columns == wanted
     config = AgentConfig(
-        "address", Executor(1, 2, "0", "host", 1), "127.0.0.1", 1, Credentials(b"", b"", b"", "t" * 16), {}, wanted,
+        "address", Executor(1, 2, "0", "host", 1), "127.0.0.1", 1, Credentials(b"", b"", b"", "t" * 16), {}, wanted, True, 9,
         buffer_bytes=1, session_timeout_ms=1, heartbeat_interval_ms=1, rebalance_timeout_ms=1, assignors=(), rack="",
     )  # fmt: skip
     assert decode_config(encode_config(config)) == config

@@ -113,8 +113,12 @@ class RangeReader:
         poll_timeout_ms: int = 120_000,
         on_data_loss: Callable[[str], None] = _log.warning,
         elsewhere: RelayedReader | None = None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from a silent leader."""
+        """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from a silent leader.
+
+        ``on_idle`` is called after each poll that brought nothing, and may raise what ends the read.
+        """
         self._committed = conf.get("isolation.level") == "read_committed"
         self._source = RecordSource(conf, columns=columns)
         self.malformed = self._source.malformed
@@ -125,7 +129,7 @@ class RangeReader:
         self._recreated: set[str] = set()  # topics that had another id when this read began
         self._unidentified: set[str] = set()  # topics of which the client doesn't tell whose records it gives
         self.replaced: set[str] = set()  # topics that were deleted and created again while they were read
-        self._elsewhere = elsewhere
+        self._elsewhere, self._on_idle = elsewhere, on_idle
         self._reassigned: set[TopicPartition] = set()  # since the last poll, whose other events belong to the past
         self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
 
@@ -257,6 +261,7 @@ class RangeReader:
         if events:
             self._patience_ms = self._poll_timeout_ms
             return
+        self._on_idle()
         yield from self._heed_complaints(progress)
         if self._elsewhere is not None:
             yield from self._read_elsewhere(progress, self._elsewhere)
