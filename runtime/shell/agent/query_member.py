@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Self
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
-from sparkcohort.runtime.shell.agent.direct_reads import DirectReads
 from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
 from sparkcohort.runtime.shell.agent.member_loop import MemberLoop
 from sparkcohort.runtime.shell.agent.member_reports import MemberReports
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.agent.range_service import RangeService
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.fetch import relay
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link
@@ -64,7 +64,7 @@ class QueryMember:
             config.address,
             config.credentials.token,
             self._prefetcher,
-            DirectReads(config, min(config.executor.cores, MOST_DECODERS), self._read_by_driver),
+            RangeService(config, min(config.executor.cores, MOST_DECODERS), self._read_by_driver),
             self._loop.post_served,
             self._link.call,
             host.fail,

@@ -14,8 +14,8 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.direct_reads import DirectReads
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.agent.range_service import RangeService
 from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, SharedBatch
 from sparkcohort.runtime.shell.agent.task_frames import (
     BUFFER,
@@ -58,7 +58,7 @@ class TaskServer:
         name: str,
         token: str,
         prefetcher: Prefetcher,
-        direct: DirectReads,
+        direct: RangeService,
         on_served: Callable[[Sequence[Range]], None],
         call_coordinator: CoordinatorCall,
         fail: Callable[[str], object],

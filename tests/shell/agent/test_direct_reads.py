@@ -14,8 +14,8 @@ import pytest
 
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent import direct_reads
-from sparkcohort.runtime.shell.agent.direct_reads import DirectReads
+from sparkcohort.runtime.shell.agent import range_service
+from sparkcohort.runtime.shell.agent.range_service import RangeService
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import DELIVERED, FRAME_END, FRAME_SHARED_STEP, Served, receive
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS, Columns
@@ -64,7 +64,7 @@ def served(options: Options, most: int = 2) -> Iterator[str]:
     """The name of a server that reads directly."""
     pa.array([])  # imports pandas, which may take longer than a client waits
     name = f"cohort-test-{uuid.uuid4().hex}"
-    with closing(new_server(name, TOKEN, None, direct=DirectReads(options, most))) as server:
+    with closing(new_server(name, TOKEN, None, direct=RangeService(options, most))) as server:
         server.start()
         yield name
 
@@ -122,14 +122,14 @@ def test_a_read_that_finds_no_room_ends_at_once(
 ) -> None:
     """And the next one has the room again."""
     produce(mock_broker.bootstrap, topic, 10)
-    monkeypatch.setattr(direct_reads, "WAIT_S", 0.05)
+    monkeypatch.setattr(range_service, "WAIT_S", 0.05)
     begun, may_end = threading.Event(), threading.Event()
 
     def send(_: Served) -> None:
         begun.set()
         assert may_end.wait(30)
 
-    reads, ranges = DirectReads(Options(conf(mock_broker)), 1), (Range(topic, 0, 0, 10),)
+    reads, ranges = RangeService(Options(conf(mock_broker)), 1), (Range(topic, 0, 0, 10),)
     request = calls.AgentRequest(ranges, direct=True)
     first = threading.Thread(target=reads.serve, args=(request, send))
     first.start()

@@ -25,7 +25,7 @@ WAIT_S: Final = 2.0
 """How long a task waits for its turn, without a word to it; then it reads by itself."""
 
 
-class DirectReads:
+class RangeService:
     """Reads in the threads of the tasks' connections, ``most`` at a time: each has a client, and what that has fetched."""
 
     def __init__(self, options: ReadOptions, most: int, relay: Callable[[bytes], bytes] | None = None) -> None:
