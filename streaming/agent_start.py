@@ -22,20 +22,17 @@ MOST_BETWEEN_S = 60.0
 FORGOTTEN_S = 3 * MOST_BETWEEN_S
 """An agent that none had to take the place of for so long was well: the next missing one is started without a pause."""
 
+ANY_EXECUTOR = Executor(0, 0, "", "", 1)
+
 _starts: dict[str, tuple[int, float]] = {}
 """By address: starts by this worker in a row, and the earliest time of the next start (``time.monotonic``)."""
 
 
-def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
-    """Start this executor's agent, or a member of this run in it, without waiting.  Returns why it can't start, or ""."""
-    if agent_answers(address):
-        return ""
-    (starts, due_s), now_s = _starts.get(address, (0, 0.0)), time.monotonic()
-    starts = 0 if now_s > due_s + FORGOTTEN_S else starts
-    reason = "its agent ends whenever it is started: see the executor's stderr" if starts >= DOOMED else ""
-    if now_s < due_s:
-        return reason
-    config = AgentConfig(
+def agent_config(
+    options: SourceOptions, run: Run, host: str, executor: Executor = ANY_EXECUTOR, address: str = ""
+) -> AgentConfig:
+    """The configuration of a member of this run; without an executor for ``launch``, which finds it."""
+    return AgentConfig(
         address=address,
         executor=executor,
         host=host,
@@ -51,13 +48,24 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         rebalance_timeout_ms=options.rebalance_timeout_ms,
         assignors=run.assignors,
         rack=options.client_rack,
+        rack_env=options.client_rack_env,
         listener=options.rebalance_listener,
         group_id=options.group_id,
         load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
     )
-    # A listener or token provider is the user's code with the user's modules: such a query gets an agent of its own.
-    own = options.rebalance_listener or has_own_provider(options.kafka)
-    name, paths = (address, pyfile_paths()) if own else (executor.agent_name(), ())
+
+
+def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
+    """Start this executor's agent, or a member of this run in it, without waiting.  Returns why it can't start, or ""."""
+    if agent_answers(address):
+        return ""
+    (starts, due_s), now_s = _starts.get(address, (0, 0.0)), time.monotonic()
+    starts = 0 if now_s > due_s + FORGOTTEN_S else starts
+    reason = "its agent ends whenever it is started: see the executor's stderr" if starts >= DOOMED else ""
+    if now_s < due_s:
+        return reason
+    config = agent_config(options, run, host, executor, address)
+    name, paths = (address, pyfile_paths()) if has_own_modules(options) else (executor.agent_name(), ())
     try:
         if not start_agent(name, address, executor, encode_config(config), paths):
             return reason
@@ -65,3 +73,8 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         reason = f"its agent can't be started: {error}"
     _starts[address] = starts + 1, now_s + min(2.0**starts, MOST_BETWEEN_S)
     return reason
+
+
+def has_own_modules(options: SourceOptions) -> bool:
+    """Whether a listener or token provider is the user's code with the user's modules: such a query gets an agent of its own."""
+    return bool(options.rebalance_listener) or has_own_provider(options.kafka)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.shell.driver.data_loss import Losses
     from sparkcohort.runtime.shell.driver.session import Session
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
+    from sparkcohort.runtime.shell.rpc.endpoint import Run
 
 log = logging.getLogger("sparkcohort.reader")
 
@@ -184,9 +185,29 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         slots += (Slot(None),) * (group.idle_cores() if slots else 0)
         plan_id = group.register(slots, {**snapshot.ids, **ids}, last=self._ends_with(last))
-        avoid = group.silent_agents()
-        timeout_s = self._options.agent_timeout_ms / 1000
-        return [SlotPartition(group.endpoint, plan_id, index, timeout_s, avoid) for index in range(len(slots))]
+        timeout_s, config = self._options.agent_timeout_ms / 1000, self._agent_config(group.endpoint)
+        avoid, locations = group.silent_agents(), group.locations()
+        return [
+            SlotPartition(
+                group.endpoint,
+                plan_id,
+                index,
+                timeout_s,
+                avoid,
+                locations.get(slot.member, ""),
+                "" if index else config,
+            )
+            for index, slot in enumerate(slots)
+        ]
+
+    def _agent_config(self, run: Run) -> str:
+        """What the JVM starts a missing agent with; "" where it doesn't read, or Python has to find the user's own modules."""
+        from sparkcohort.runtime.shell.agent.agent_config import encode_config  # noqa: PLC0415  only in the runner
+        from sparkcohort.streaming.agent_start import agent_config, has_own_modules  # noqa: PLC0415  likewise
+
+        if not self._options.reader_jar or has_own_modules(self._options):
+            return ""
+        return encode_config(agent_config(self._options, run, run.host or "")).decode()
 
     def _ends_with(self, end: Offsets) -> bool:
         """Whether a bounded query has no batch after the one that ends at ``end``."""

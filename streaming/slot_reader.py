@@ -6,7 +6,7 @@ The process in which Spark plans a read imports this module.  So it imports noth
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class SlotPartition(InputPartition):
     """One input partition: the right to claim one slot of a plan.
 
-    ``avoid`` are the addresses of agents that lately did not answer a task; ``agent_timeout_s`` bounds an agent's silence
-    (the reader in the JVM has no other word of it).
+    ``avoid`` are the addresses of agents that lately did not answer a task.  The reader in the JVM has no other word of what
+    follows: ``agent_timeout_s`` bounds an agent's silence, ``location`` is the executor of the slot's owner in Spark's form, and
+    the first slot of a plan has the ``agent_config`` of agents that are missing (``launch``).
     """
 
     run: Run
@@ -35,6 +36,8 @@ class SlotPartition(InputPartition):
     index: int
     agent_timeout_s: float
     avoid: frozenset[str] = frozenset()
+    location: str = ""
+    agent_config: str = field(default="", repr=False)
 
     def __repr__(self) -> str:
         return f"SlotPartition(plan={self.plan_id}, index={self.index})"

@@ -60,10 +60,19 @@ final class AgentConnection implements AutoCloseable {
     }
   }
 
+  /** No process has the agent's name. */
+  static final class NoAgent extends AgentLost {
+    private static final long serialVersionUID = 1;
+
+    NoAgent() {
+      super("there is none");
+    }
+  }
+
   /** A frame: what it is, and its body. */
   record Frame(int kind, byte[] body) {}
 
-  /** Connect to an agent of this user; {@code timeoutMs} bounds each silence.  Raises AgentLost where there is none. */
+  /** Connect to an agent of this user; {@code timeoutMs} bounds each silence.  Raises NoAgent, AgentLost. */
   static AgentConnection open(String address, long timeoutMs) throws IOException {
     Inbox inbox = new Inbox();
     Bootstrap bootstrap =
@@ -79,7 +88,7 @@ final class AgentConnection implements AutoCloseable {
       throw new AgentLost("it does not answer");
     }
     if (!connecting.isSuccess()) {
-      throw new AgentLost("there is none");
+      throw new NoAgent();
     }
     EpollDomainSocketChannel channel = (EpollDomainSocketChannel) connecting.channel();
     AgentConnection connection = new AgentConnection(channel, inbox, timeoutMs);

@@ -74,18 +74,14 @@ final class AgentReader implements AutoCloseable {
       giveBack();
       AgentConnection.Frame frame = agent.receive();
       if (frame.kind() == END) {
-        tally.end = Messages.end(frame.body());
+        tally.end = frame.body().length == 0 ? tally.end : Messages.object(frame.body(), 0);
         agent.send(ByteBuffer.wrap(new byte[] {1}));
         return false;
       }
-      Messages.Step step = frame.kind() == SHARED_STEP ? sharedStep(frame.body()) : framedStep(frame.body());
-      for (Messages.Position position : step.positions()) {
-        tally.positions[position.place()] = position.offset();
-        tally.sizes[position.place()] += position.size();
-        counts[1] += position.size();
-      }
-      if (step.hasRows() && batch.numRows() > 0) {
-        counts[0] += batch.numRows();
+      JsonNode step = frame.kind() == SHARED_STEP ? sharedStep(frame.body()) : framedStep(frame.body());
+      int rows = batch == null ? 0 : batch.numRows();
+      tally.take(step, counts, rows);
+      if (rows > 0) {
         return true;
       }
     }
@@ -105,7 +101,7 @@ final class AgentReader implements AutoCloseable {
   }
 
   @SuppressWarnings("deprecation") // netty has nothing else that unmaps
-  private Messages.Step sharedStep(byte[] body) throws IOException {
+  private JsonNode sharedStep(byte[] body) throws IOException {
     if (body.length < SHARED_HEAD) {
       throw new Messages.MalformedAnswer("half a step");
     }
@@ -122,23 +118,24 @@ final class AgentReader implements AutoCloseable {
     if (memory == null || used > memory.capacity()) {
       throw new Messages.MalformedAnswer("a batch in no buffer");
     }
-    Messages.Step step = Messages.step(body, SHARED_HEAD, tally.ranges);
-    lent = number;
-    batch = ArrowStream.batch(memory, (int) used, schema);
-    owesAnswer = true;
+    lend(number, memory, (int) used);
+    return Messages.object(body, SHARED_HEAD);
+  }
+
+  private JsonNode framedStep(byte[] body) throws IOException {
+    ObjectNode step = Messages.object(body, 0);
+    if (step.path("rows").asBoolean()) {
+      byte[] stream = agent.receive().body();
+      framed = ByteBuffer.allocateDirect(stream.length).put(stream).flip();
+      lend(FRAMED, framed, stream.length);
+    }
     return step;
   }
 
-  private Messages.Step framedStep(byte[] body) throws IOException {
-    Messages.Step step = Messages.step(body, 0, tally.ranges);
-    if (step.hasRows()) {
-      byte[] stream = agent.receive().body();
-      framed = ByteBuffer.allocateDirect(stream.length).put(stream).flip();
-      lent = FRAMED;
-      batch = ArrowStream.batch(framed, stream.length, schema);
-      owesAnswer = true;
-    }
-    return step;
+  private void lend(int number, ByteBuffer memory, int used) throws IOException {
+    batch = ArrowStream.batch(memory, used, schema);
+    lent = number;
+    owesAnswer = true;
   }
 
   /** Answer the last step with rows: the numbers of the buffers that go back. */

@@ -37,7 +37,7 @@ public final class CohortProvider implements TableProvider, DataSourceRegister {
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
     Table table = python.table(schema, partitioning, options);
-    return reads(new CaseInsensitiveStringMap(options)) ? new CohortTable(table) : table;
+    return reads(new CaseInsensitiveStringMap(options)) ? new CohortTable(python, table) : table;
   }
 
   /** Whether the rows of streams are read here; the same for all calls with the same options. */

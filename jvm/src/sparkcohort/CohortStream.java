@@ -11,10 +11,14 @@ import org.apache.spark.sql.types.StructType;
 
 /** The driver's side of a stream: offsets, limits and commits are the Python reader's, the tasks' readers ours. */
 final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+  private final PythonSource source;
   private final PythonMicroBatchStreamWithTriggerAvailableNow python;
   private final StructType schema;
+  private AgentLaunch launch; // of the last plan: Spark plans before it asks for the factory
 
-  CohortStream(MicroBatchStream python, StructType schema) {
+  CohortStream(PythonSource source, MicroBatchStream python, StructType schema) {
+    this.source = source;
+    launch = source.launch("");
     this.python = PythonSource.stream(python);
     this.schema = schema;
   }
@@ -71,11 +75,12 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
     for (int i = 0; i < slots.length; i++) {
       slots[i] = SlotPartition.of(planned[i]);
     }
+    launch = source.launch(slots.length == 0 ? "" : ((SlotPartition) slots[0]).agentConfig());
     return slots;
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new SlotReaderFactory(python.createReaderFactory(), schema);
+    return new SlotReaderFactory(launch, python.createReaderFactory(), schema);
   }
 }

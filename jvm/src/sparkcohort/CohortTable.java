@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The Python source's table, but for how a stream's rows come to Spark. */
-record CohortTable(Table python) implements SupportsRead, SupportsWrite {
+record CohortTable(PythonSource source, Table python) implements SupportsRead, SupportsWrite {
   @Override
   public String name() {
     return python.name();
@@ -41,11 +41,11 @@ record CohortTable(Table python) implements SupportsRead, SupportsWrite {
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     ScanBuilder builder = ((SupportsRead) python).newScanBuilder(ReaderOption.withJar(options));
-    return () -> new CohortScan(builder.build());
+    return () -> new CohortScan(source, builder.build());
   }
 
   /** A scan whose batch read is Python's, and whose stream is read in columns. */
-  record CohortScan(Scan python) implements Scan {
+  record CohortScan(PythonSource source, Scan python) implements Scan {
     @Override
     public StructType readSchema() {
       return python.readSchema();
@@ -69,7 +69,7 @@ record CohortTable(Table python) implements SupportsRead, SupportsWrite {
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
       MicroBatchStream stream = python.toMicroBatchStream(checkpoint);
-      return PythonSource.isStream(stream) ? new CohortStream(stream, readSchema()) : stream;
+      return PythonSource.isStream(stream) ? new CohortStream(source, stream, readSchema()) : stream;
     }
   }
 }

@@ -11,6 +11,7 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /** The calls between a task, its agent and the coordinator (runtime/protocol/calls.py), as the task writes and reads them. */
 final class Messages {
@@ -23,12 +24,6 @@ final class Messages {
 
   /** The answer to a claim; {@code reply} as it came. */
   record Claimed(List<Range> ranges, JsonNode reply, boolean agent, String error) {}
-
-  /** How far one range has come with a step, and the bytes of its rows. */
-  record Position(int place, long offset, long size) {}
-
-  /** One step of an agent's answer; a range that the agent won't serve stays where it is. */
-  record Step(List<Position> positions, boolean hasRows) {}
 
   /** A request as it is sent: a length, then JSON that begins with the token, which the agent checks before all else. */
   static ByteBuffer request(String token, ObjectNode fields) throws IOException {
@@ -107,42 +102,7 @@ final class Messages {
     return new Claimed(ranges, reply, reply.path("agent").asBoolean(), reply.path("error").asText(""));
   }
 
-  /** A step about {@code ranges}.  Raises MalformedAnswer for one that is about none of them. */
-  static Step step(byte[] body, int from, List<Range> ranges) throws IOException {
-    JsonNode step = object(body, from), positions = step.path("positions"), sizes = step.path("sizes");
-    boolean hasRows = step.path("rows").asBoolean();
-    if (hasRows && sizes.size() != positions.size()) {
-      throw new MalformedAnswer(sizes.size() + " sizes of " + positions.size() + " ranges");
-    }
-    List<Position> moved = new ArrayList<>();
-    for (int i = 0; i < positions.size(); i++) {
-      int place = place(positions.get(i), ranges);
-      long offset = positions.get(i).path(1).asLong(-1);
-      if (offset < ranges.get(place).start || offset > ranges.get(place).end) {
-        throw new MalformedAnswer("a range that stands outside of itself");
-      }
-      moved.add(new Position(place, offset, hasRows ? sizes.get(i).asLong() : 0));
-    }
-    for (JsonNode miss : step.path("missed")) {
-      place(miss, ranges);
-    }
-    return new Step(moved, hasRows);
-  }
-
-  /** What stands at the end of an answer: nothing, or a {@code DirectEnd}. */
-  static ObjectNode end(byte[] body) throws IOException {
-    return body.length == 0 ? JSON.createObjectNode() : object(body, 0);
-  }
-
-  private static int place(JsonNode pair, List<Range> ranges) throws MalformedAnswer {
-    int place = pair.path(0).asInt(-1);
-    if (place < 0 || place >= ranges.size()) {
-      throw new MalformedAnswer("place " + place + " of " + ranges.size() + " ranges");
-    }
-    return place;
-  }
-
-  private static ObjectNode object(byte[] body, int from) throws IOException {
+  static ObjectNode object(byte[] body, int from) throws IOException {
     try {
       if (JSON.readTree(body, from, body.length - from) instanceof ObjectNode read) {
         return read;
@@ -156,8 +116,9 @@ final class Messages {
   /** How far ranges were read: the next offsets, bytes by range, and (records, bytes) by path, for the report. */
   static final class Tally {
     final List<Range> ranges;
-    final long[] positions, sizes, agent = new long[2], direct = new long[2];
-    ObjectNode end = JSON.createObjectNode(); // what the agent says of a direct read
+    final long[] agent = new long[2], direct = new long[2];
+    long[] positions, sizes;
+    ObjectNode end = JSON.createObjectNode(); // what the agent says of a direct read (DirectEnd)
 
     Tally(List<Range> ranges) {
       this.ranges = ranges;
@@ -166,7 +127,31 @@ final class Messages {
     }
 
     boolean isWhole() {
-      return java.util.stream.IntStream.range(0, positions.length).allMatch(i -> positions[i] == ranges.get(i).end);
+      return IntStream.range(0, positions.length).allMatch(place -> positions[place] == ranges.get(place).end);
+    }
+
+    /** Count a step and its rows, all of it or nothing.  Raises MalformedAnswer for one that is about none of the ranges. */
+    void take(JsonNode step, long[] path, int rows) throws MalformedAnswer {
+      JsonNode moves = step.path("positions"), bytes = step.path("sizes");
+      if (rows > 0 && bytes.size() != moves.size()) {
+        throw new MalformedAnswer(bytes.size() + " sizes of " + moves.size() + " ranges");
+      }
+      long[] positions = this.positions.clone(), sizes = this.sizes.clone();
+      long sum = 0;
+      for (int i = 0; i < moves.size(); i++) {
+        int place = moves.get(i).path(0).asInt(-1);
+        long offset = moves.get(i).path(1).asLong(-1), size = bytes.path(i).asLong();
+        if (place < 0 || place >= ranges.size() || offset < ranges.get(place).start || offset > ranges.get(place).end) {
+          throw new MalformedAnswer("a range that stands outside of itself, or is none of " + ranges.size());
+        }
+        positions[place] = offset;
+        sizes[place] += size;
+        sum += size;
+      }
+      this.positions = positions;
+      this.sizes = sizes;
+      path[0] += rows;
+      path[1] += sum;
     }
 
     private void write(ObjectNode report) {

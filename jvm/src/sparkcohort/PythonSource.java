@@ -1,7 +1,13 @@
 package sparkcohort;
 
+import java.io.File;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -29,6 +35,8 @@ final class PythonSource {
   /** Raises LinkageError where this Spark lacks one of these classes. */
   static void check() {
     List.of( // to name a class is to load it
+        PythonFunction.class,
+        PythonUtils.class,
         PythonMicroBatchStreamWithTriggerAvailableNow.class,
         PythonStreamingInputPartition.class,
         RowToColumnConverter.class,
@@ -41,6 +49,19 @@ final class PythonSource {
 
   Table table(StructType schema, Transform[] partitioning, Map<String, String> options) {
     return source.getTable(schema, partitioning, options);
+  }
+
+  /** What starts agents by the Python of this source's workers. */
+  AgentLaunch launch(String config) {
+    PythonFunction worker = source.source().dataSourceCls();
+    return new AgentLaunch(worker.pythonExec(), new HashMap<>(worker.envVars()), config);
+  }
+
+  /** Where a worker finds its modules (PythonWorkerFactory). */
+  static String modulePath(Map<String, String> environment) {
+    Stream<String> paths = Stream.of(PythonUtils.sparkPythonPath(), environment.get("PYTHONPATH"), System.getenv("PYTHONPATH"));
+    // An empty one would be the working folder.
+    return paths.filter(path -> path != null && !path.isEmpty()).collect(Collectors.joining(File.pathSeparator));
   }
 
   /** Whether this stream is the one of a Python reader with limits and AvailableNow, as ours is. */

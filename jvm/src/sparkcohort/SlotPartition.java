@@ -12,10 +12,11 @@ import org.apache.spark.sql.connector.read.InputPartition;
 /**
  * One task's input: the right to claim one slot of a plan (streaming/slot_reader.py, {@code SlotPartition}).
  *
- * <p>{@code avoid} are the addresses of agents that lately did not answer a task.
+ * <p>{@code avoid} are the addresses of agents that lately did not answer a task; {@code location} is the owner's executor, if any; the first slot
+ * of a plan has the {@code agentConfig}.
  */
 record SlotPartition(
-    InputPartition python, String runId, String token, String planId, long index, Set<String> avoid, double timeoutS)
+    InputPartition python, String runId, String token, String planId, long index, Set<String> avoid, double timeoutS, String location, String agentConfig)
     implements InputPartition {
   /** What Python has planned for one task.  Raises IllegalStateException where it is of another version of Cohort. */
   static SlotPartition of(InputPartition python) {
@@ -36,7 +37,9 @@ record SlotPartition(
           (String) slot.get("plan_id"),
           ((Number) slot.get("index")).longValue(),
           avoid,
-          ((Number) slot.get("agent_timeout_s")).doubleValue());
+          ((Number) slot.get("agent_timeout_s")).doubleValue(),
+          (String) slot.get("location"),
+          (String) slot.get("agent_config"));
     } catch (ClassCastException | NullPointerException | PickleException e) {
       throw new IllegalStateException("the jar of Cohort is not of the version of Spark's Python: pip's and the jar's must be one", e);
     } catch (IOException e) {
@@ -46,7 +49,7 @@ record SlotPartition(
 
   @Override
   public String[] preferredLocations() {
-    return python.preferredLocations();
+    return location.isEmpty() ? new String[0] : new String[] {location};
   }
 
   @Override

@@ -18,6 +18,7 @@ final class SlotReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger("sparkcohort.task");
 
   private final SlotPartition slot;
+  private final AgentLaunch launch;
   private final PartitionReaderFactory python;
   private final StructType schema;
   private final String address;
@@ -26,8 +27,9 @@ final class SlotReader implements PartitionReader<ColumnarBatch> {
   private boolean isDirect;
   private PartitionReader<ColumnarBatch> rest; // by a Python worker
 
-  SlotReader(SlotPartition slot, PartitionReaderFactory python, StructType schema) {
+  SlotReader(SlotPartition slot, AgentLaunch launch, PartitionReaderFactory python, StructType schema) {
     this.slot = slot;
+    this.launch = launch;
     this.python = python;
     this.schema = schema;
     address = "cohort-" + slot.runId() + "-" + Executor.PROCESS_NAME;
@@ -74,11 +76,11 @@ final class SlotReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** Claim the slot through the agent; whatever speaks against that, a Python worker claims it, and starts a missing agent. */
+  /** Claim the slot through the agent; whatever speaks against that, a Python worker claims it. */
   private void claim() throws IOException {
     try {
       if (Epoll.isAvailable() && !slot.avoid().contains(address)) {
-        agent = new AgentReader(AgentConnection.open(address, Math.round(slot.timeoutS() * 1000)), slot.token(), schema);
+        agent = new AgentReader(launch.connect(address, Math.round(slot.timeoutS() * 1000)), slot.token(), schema);
         Messages.Claimed reply = agent.claim(Messages.claim(slot, address, property(QUERY), batchNumber(), slot.timeoutS() / 2));
         if (reply.error().isEmpty()) {
           claimed = reply;

@@ -8,7 +8,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Makes the reader of a task's slot, on an executor. */
-record SlotReaderFactory(PartitionReaderFactory python, StructType schema) implements PartitionReaderFactory {
+record SlotReaderFactory(AgentLaunch launch, PartitionReaderFactory python, StructType schema) implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;
@@ -21,6 +21,6 @@ record SlotReaderFactory(PartitionReaderFactory python, StructType schema) imple
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new SlotReader((SlotPartition) partition, python, schema);
+    return new SlotReader((SlotPartition) partition, launch, python, schema);
   }
 }

@@ -45,6 +45,7 @@ class AgentConfig:
     rack: str
     listener: str = ""
     group_id: str = ""
+    rack_env: str = ""  # the variable of an executor's environment that says its rack
     load_window_ms: int = 0  # over how long loads are smoothed; 0: they are not reported
 
 

@@ -1,0 +1,88 @@
+"""Executors whose JVM reads: their agents read what they have not fetched ahead, and no Python worker is there for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kit.application import LIMIT_S, Application
+from tests.kit.broker import Broker
+from tests.kit.faults import Faults
+from tests.kit.jars import reader_jar
+from tests.kit.processes import command, descendants
+from tests.kit.streams import options
+from tests.kit.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.skipif(not reader_jar(), reason="a run without the jar (COHORT_READER)"),
+    pytest.mark.timeout(900),
+]
+RECORDS, PARTITIONS = 240_000, 4
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application that no other module's queries ran in: what Python its executors have they have by these."""
+    directory = tmp_path_factory.mktemp("cold")
+    faults = Faults(directory / "faults")
+    with Application(directory / "app", master="local-cluster[2,1,1024]", env=faults.environment()) as running:
+        running.faults = faults
+        yield running
+
+
+def _python_workers(application: Application) -> list[str]:
+    """The Python daemons and workers under the executors: a daemon stays for its executor's life."""
+    executors = application.driver.executors()
+    assert len(executors) == 2
+    return [text for each in executors for child in descendants(each.pid) if "pyspark" in (text := command(child))]
+
+
+def test_an_executor_needs_no_python_worker(cold: Application, broker: Broker, topic: str) -> None:
+    """Neither for the first batch, which no agent is there for, nor for a slot whose partitions are another agent's."""
+    broker.fill(topic, RECORDS, PARTITIONS)
+    query = cold.start(topic, options(broker, topic, maxOffsetsPerTrigger=RECORDS // 8, minPartitions=8))
+    query.wait_for_members(2)
+    query.wait_for_no_lag()
+    status = query.status()
+    query.assert_exact(broker)
+    assert status is not None
+    audit = status["audit"]
+    assert audit["records_direct"] > 0, "the first batch was nobody's"
+    assert audit["records_from_agent"] > 0
+    assert _python_workers(cold) == []
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+def test_an_agent_fails_within_a_direct_read(cold: Application, broker: Broker, topic: str, how: str) -> None:
+    """The task reads on from the first row that it has not given on: a Python worker, and no row is lost or twice."""
+    broker.fill(topic, RECORDS, PARTITIONS)
+    faults = cold.faults
+    assert faults is not None
+    faults.arm(how)
+    query = cold.start(topic, options(broker, topic, agent__timeout__ms=2_000))
+    pid = faults.struck(LIMIT_S)  # the first batch is of nobody's partitions
+    try:
+        query.next_batches(1)
+        if how == "SIGKILL":
+            wait_until(lambda: pid not in {agent.pid for agent in cold.driver.agents()}, LIMIT_S, "its end")
+    finally:
+        if how == "SIGSTOP":
+            os.kill(pid, signal.SIGCONT)
+    query.wait_for_members(2)
+    query.assert_exact(broker)
+
+
+def test_a_query_is_stopped_within_a_direct_read(cold: Application, broker: Broker, topic: str) -> None:
+    """Its tasks are killed; started again it reads the batch again, and has room for it."""
+    broker.fill(topic, RECORDS * 4, PARTITIONS)
+    query = cold.start(topic, options(broker, topic))
+    query.wait_for("open", 0)
+    stopped = query.app.driver.agents()
+    query.stop()
+    assert query.last_batch() == -1, "the batch was through before it could be stopped"
+    again = cold.start(topic, options(broker, topic))
+    again.assert_exact(broker)
+    assert stopped is not None
