@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from sparkcohort.runtime.batches.offsets_behind import as_metrics, summary
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.streaming.session_zone import check_session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 _REMEDY: Final = "sparkcohort.register(spark), or spark.jars with what `cohort jar` prints, brings it"
@@ -50,3 +53,11 @@ def check_reader(options: SourceOptions) -> str:
         )
     check_session(options, report.session.get)
     return "the JVM reads the agents' rows"
+
+
+def progress_report(ends: object, lags: Sequence[int], held: int, seconds_behind: float | None) -> dict[str, Any]:
+    """What the jar takes apart (CohortStream.java, ``reportLatestOffset``): the logs' ends, and metrics for Spark's progress event."""
+    metrics = as_metrics(summary(lags)) | {"partitionsHeld": str(held)}
+    if seconds_behind is not None:
+        metrics["maxSecondsBehindLatest"] = str(seconds_behind)
+    return {"ends": ends, "metrics": metrics}

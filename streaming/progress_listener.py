@@ -1,6 +1,6 @@
 """Spark's progress events: offsets behind the ends of the logs, and batches that Spark has committed.
 
-A Python source can add no metrics to a progress event, and learns only with the next trigger that a batch is in the commit
+A Python source can add no metrics to a progress event (the reader in the JVM does), and learns only with the next trigger that a batch is in the commit
 log.  A listener sees the event as soon as Spark has committed the batch (``MicroBatchExecution``: ``markMicroBatchEnd``
 comes before ``finishTrigger``).
 """
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming import StreamingQueryListener
 
-from sparkcohort.runtime.batches.offsets_behind import offsets_behind
+from sparkcohort.runtime.batches.offsets_behind import as_metrics, offsets_behind
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.rpc.batch_reports import BatchReports
 
@@ -26,12 +26,7 @@ def offsets_behind_latest(progress: Any) -> list[dict[str, str]]:
     Names and form are those of Spark's own Kafka source, ``{"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "7",
     "avgOffsetsBehindLatest": "3.5"}``, over all partitions, in records.  Empty for a source that reports no ends of logs.
     """
-    return [
-        {f"{name}OffsetsBehindLatest": str(value) for name, value in source.offsets_behind._asdict().items()}
-        if source is not None and source.offsets_behind is not None
-        else {}
-        for source in _sources(progress)
-    ]
+    return [{} if source is None else as_metrics(source.offsets_behind) for source in _sources(progress)]
 
 
 class ProgressListener(StreamingQueryListener):

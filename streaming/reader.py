@@ -20,7 +20,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.installation import unusable_reason
-from sparkcohort.streaming.jvm_reader import check_reader
+from sparkcohort.streaming.jvm_reader import check_reader, progress_report
 from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader, reader_on_executor
@@ -57,7 +57,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = self._is_once = False
         self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
         self._last_progress: float | None = None
-        self._reported: dict[str, Any] | None = None
+        self._latest: Offsets | None = None  # the ends of the logs
+        self._held = 0  # partitions that the last batch left out
         self._turns: dict[TopicPartition, int] = {}
         self._batches = 0
         self._offsets = KnownOffsets()
@@ -157,8 +158,16 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return value
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
-        """The ends of the logs, for the progress event."""
-        return self._reported
+        """The ends of the logs, for the progress event; its metrics with them where the reader in the JVM takes them."""
+        latest = self._latest
+        if latest is None:
+            return None
+        ends = to_json_value(latest)
+        if not self._options.reader_jar:
+            return ends
+        group = self._driver.group
+        lags = [latest[tp] - offset for tp, offset in group.announced.items() if tp in latest]
+        return progress_report(ends, lags, self._held, group.seconds_behind())
 
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
@@ -317,7 +326,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         bounded: bool,
     ) -> Offsets:
-        self._reported = to_json_value(snapshot.ends)
+        left_out = held_partitions | losses.doubted
+        self._latest, self._held = snapshot.ends, len(left_out)
         ends = snapshot.ends if bounded else session.group.isolated_ends(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
@@ -327,7 +337,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planner.next_end(
             start,
             ends,
-            held_partitions | losses.doubted,
+            left_out,
             limits,
             sizes=session.plans.sizes() if limits.nbytes is not None else None,
             turns=self._turns,

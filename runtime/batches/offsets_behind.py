@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sparkcohort.runtime.protocol.calls import OffsetsBehindLatest
 
@@ -22,4 +22,18 @@ def offsets_behind(end: ByTopic, latest: ByTopic) -> OffsetsBehindLatest | None:
         for partition, newest in partitions.items()
         if partition in end.get(topic, ())
     ]
+    return summary(lags)
+
+
+def summary(lags: Sequence[int]) -> OffsetsBehindLatest | None:
+    """Least, most and average of the partitions' lags; None without partitions."""
     return OffsetsBehindLatest(min(lags), max(lags), sum(lags) / len(lags)) if lags else None
+
+
+def as_metrics(lag: OffsetsBehindLatest | None) -> dict[str, str]:
+    """The names and the form of Spark's own source.
+
+    >>> as_metrics(OffsetsBehindLatest(0, 3, 1.5))
+    {'minOffsetsBehindLatest': '0', 'maxOffsetsBehindLatest': '3', 'avgOffsetsBehindLatest': '1.5'}
+    """
+    return {} if lag is None else {f"{name}OffsetsBehindLatest": str(value) for name, value in lag._asdict().items()}

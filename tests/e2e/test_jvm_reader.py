@@ -21,7 +21,7 @@ from sparkcohort.streaming.installation import jar_path
 from tests.kit.broker import Broker
 from tests.kit.jars import reader_jar
 from tests.kit.produce import produce
-from tests.kit.streams import Stream, options
+from tests.kit.streams import ASAP, Stream, options
 from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.skipif(not reader_jar(), reason="a run without the jar (COHORT_READER)")
@@ -161,6 +161,26 @@ def test_the_jvm_reads_unless_it_is_told_not_to(
         rows[reader] = stream.rows
     assert len(rows["jvm"]) == 100
     assert rows["auto"] == rows["jvm"] == rows["python"]
+
+
+def test_progress_events_have_the_readers_metrics(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Which reader had the slots, how far and how long behind the logs, partitions that are held back."""
+    broker.admin.create_topic(topic, 2)
+    given = options(broker, topic)
+    with Stream(spark, given, tmp_path / "checkpoint", trigger=ASAP) as stream:
+        for first in range(0, 10_000, 50):
+            produce(broker.bootstrap, topic, 100, partitions=2, first=first)
+            stream.wait_for_rows(2 * (first + 50))
+            told = [dict(each["sources"][0]["metrics"]) for each in stream.query.recentProgress if each["numInputRows"]]
+            if any(int(metrics["slotsByAgent"]) and "maxSecondsBehindLatest" in metrics for metrics in told):
+                break
+    last = told[-1]
+    assert sum(int(last[name]) for name in ("slotsByAgent", "slotsByPython")) >= len(told)
+    assert int(last["slotsByAgent"]) > 0
+    assert 0 <= float(last["maxSecondsBehindLatest"]) < 60
+    assert (last["maxOffsetsBehindLatest"], last["partitionsHeld"]) == ("0", "0")
 
 
 def test_register_brings_the_jar_to_each_session(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkcohort import offsets_behind_latest
 from tests.kit.broker import Broker
+from tests.kit.jars import reader_jar
 from tests.kit.produce import place_of, produce
 from tests.kit.shared_brokers import PASSWORD
 from tests.kit.streams import ASAP, FORMS, Stream, error, options
@@ -375,7 +376,15 @@ def test_progress_without_records(spark: SparkSession, broker: Broker, topic: st
 def figures(form: str, run: Stream, wanted: Callable[[Any], bool]) -> dict[str, str]:
     """The metrics of the first progress that is wanted."""
     progress = wait_until(lambda: next((p for p in run.query.recentProgress if wanted(p)), None), 60, "progress")
-    return dict(progress["sources"][0]["metrics"]) if form == "kafka" else offsets_behind_latest(progress)[0]
+    metrics = {
+        name: value for name, value in progress["sources"][0]["metrics"].items() if name.endswith("OffsetsBehindLatest")
+    }
+    if form == "kafka":
+        return metrics
+    behind = offsets_behind_latest(progress)[0]
+    if reader_jar():
+        assert metrics == behind
+    return behind
 
 
 @pytest.mark.parametrize("when", ["idle", "reading"])

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from sparkcohort import offsets_behind_latest
 from tests.e2e.test_metrics import scraped
 from tests.kit.broker import Broker
+from tests.kit.jars import reader_jar
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS, Stream, options
 from tests.kit.waiting import wait_until
@@ -76,6 +77,8 @@ def test_offsets_behind_latest_as_sparks_own(
         ours.wait_for_rows(1)
         (found,) = offsets_behind_latest(progress(ours))
         assert found == BEHIND
+        if reader_jar():
+            assert dict(progress(ours)["sources"][0]["metrics"]).items() >= BEHIND.items()
 
         metrics = {
             f"cohort_offsets_behind_latest_{name.removesuffix('OffsetsBehindLatest')}": float(value)

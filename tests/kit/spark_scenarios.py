@@ -70,7 +70,7 @@ INSIDE: Final = "a class of Spark's own, nothing that a user sees"
 NO_V1: Final = "no source here is of the old interface"
 NO_CONTINUOUS: Final = "Spark takes no Python source there: use Trigger.ProcessingTime"
 BY_NAME: Final = "an error in both; ours names the option and says what to do"
-FIGURES: Final = "the same figures, by a listener or a function, since Spark takes none from a Python source"
+FIGURES: Final = "in the event with the reader in the JVM; by a listener or a function without, since Spark takes none from a Python source"
 FIRST: Final = "Spark shows that file to no Python source: the group has the start of batch 0"
 NO_TOKENS: Final = (
     "a warning names the setting: give kafka.sasl.jaas.config, or kafka.sasl.oauthbearer.provider, which makes tokens"
@@ -117,9 +117,9 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
     (MICRO, NOT_APPLICABLE, NO_V1, "", "", ("V1 Source is used when disabled through SQLConf", "V2 Source is used by default")),
     (MICRO, SAME, "a checkpoint of Spark's source goes on, there and back", f"{CHECKPOINTS}::test_there_and_back", "", (
         "default config of includeHeader doesn't break existing query from Spark 2.4",)),
-    (MICRO, DIFFERENT, FIGURES, f"{E2E}test_progress_listener.py::test_offsets_behind_latest_as_sparks_own", "", (
+    (MICRO, SAME, FIGURES, f"{E2E}test_progress_listener.py::test_offsets_behind_latest_as_sparks_own", "", (
         "test custom metrics - with rate limit", "test custom metrics - no rate limit")),
-    (MICRO, DIFFERENT, FIGURES, f"{PARITY}::test_progress_without_records", "", (
+    (MICRO, SAME, FIGURES, f"{PARITY}::test_progress_without_records", "", (
         "test custom metrics - corner cases", "SPARK-57438: metrics should not NPE when latestPartitionOffsets is null")),
     (MICRO, SAME, "idle and in a batch", f"{PARITY}::test_a_query_stops", "", ("cannot stop Kafka stream",)),
     (MICRO, SAME, "", STARTS, "", tuple(

@@ -1,20 +1,30 @@
 package sparkcohort;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.UncheckedIOException;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow;
 import org.apache.spark.sql.types.StructType;
 
 /** The driver's side of a stream: offsets, limits and commits are the Python reader's, the tasks' readers ours. */
-final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private final PythonSource source;
   private final PythonMicroBatchStreamWithTriggerAvailableNow python;
   private final StructType schema;
+  private final SlotCounts counts = SlotCounts.ofQuery();
   private AgentLaunch launch; // of the last plan: Spark plans before it asks for the factory
+  private Map<String, String> metrics = Map.of(); // as Python had them when it planned the last batch
 
   CohortStream(PythonSource source, MicroBatchStream python, StructType schema) {
     this.source = source;
@@ -43,9 +53,33 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
     return python.getDefaultReadLimit();
   }
 
+  /** The ends of the logs, with which Python sends its metrics (streaming/jvm_reader.py, {@code progress_report}). */
   @Override
   public Offset reportLatestOffset() {
-    return python.reportLatestOffset();
+    Offset report = python.reportLatestOffset();
+    if (report == null) {
+      return null;
+    }
+    try {
+      JsonNode read = Messages.JSON.readTree(report.json());
+      metrics = Messages.JSON.convertValue(read.path("metrics"), new TypeReference<>() {});
+      return python.deserializeOffset(read.path("ends").toString());
+    } catch (JsonProcessingException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** Those of Spark's own source, and ours; none before the first batch, as there. */
+  @Override
+  public Map<String, String> metrics(Optional<Offset> consumed) {
+    if (consumed.isEmpty()) {
+      return Map.of();
+    }
+    Map<String, String> all = new TreeMap<>(metrics);
+    all.put("slotsByAgent", counts.byAgent().value().toString());
+    all.put("slotsDirectly", counts.directly().value().toString());
+    all.put("slotsByPython", counts.byPython().value().toString());
+    return all;
   }
 
   @Override
@@ -81,6 +115,11 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new SlotReaderFactory(launch, python.createReaderFactory(), schema);
+    return new SlotReaderFactory(launch, python.createReaderFactory(), schema, counts);
+  }
+
+  @Override
+  public String toString() {
+    return CohortProvider.NAME; // the source's description in progress events
   }
 }

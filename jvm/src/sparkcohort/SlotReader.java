@@ -21,17 +21,19 @@ final class SlotReader implements PartitionReader<ColumnarBatch> {
   private final AgentLaunch launch;
   private final PartitionReaderFactory python;
   private final StructType schema;
+  private final SlotCounts counts;
   private final String address;
   private AgentReader agent;
   private Messages.Claimed claimed;
   private boolean isDirect;
   private PartitionReader<ColumnarBatch> rest; // by a Python worker
 
-  SlotReader(SlotPartition slot, AgentLaunch launch, PartitionReaderFactory python, StructType schema) {
+  SlotReader(SlotPartition slot, AgentLaunch launch, PartitionReaderFactory python, StructType schema, SlotCounts counts) {
     this.slot = slot;
     this.launch = launch;
     this.python = python;
     this.schema = schema;
+    this.counts = counts;
     address = "cohort-" + slot.runId() + "-" + Executor.PROCESS_NAME;
   }
 
@@ -72,7 +74,10 @@ final class SlotReader implements PartitionReader<ColumnarBatch> {
   public void close() throws IOException {
     leaveAgent();
     if (rest != null) {
+      counts.byPython().add(1);
       rest.close();
+    } else if (claimed != null && !claimed.ranges().isEmpty()) {
+      (isDirect ? counts.directly() : counts.byAgent()).add(1);
     }
   }
 

@@ -8,7 +8,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Makes the reader of a task's slot, on an executor. */
-record SlotReaderFactory(AgentLaunch launch, PartitionReaderFactory python, StructType schema) implements PartitionReaderFactory {
+record SlotReaderFactory(AgentLaunch launch, PartitionReaderFactory python, StructType schema, SlotCounts counts)
+    implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;
@@ -21,6 +22,6 @@ record SlotReaderFactory(AgentLaunch launch, PartitionReaderFactory python, Stru
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new SlotReader((SlotPartition) partition, launch, python, schema);
+    return new SlotReader((SlotPartition) partition, launch, python, schema, counts);
   }
 }

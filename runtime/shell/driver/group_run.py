@@ -209,6 +209,10 @@ class GroupRun:
             return {}
         return self._status(self.announced, self._take_overs())
 
+    def seconds_behind(self) -> float | None:
+        """The age of the oldest record that waits; 0 where none does, None while an owner has not told."""
+        return self._status.seconds_behind()
+
     def _barred(self) -> reachability.Barred:
         self._abilities.lift_expired()
         return self._abilities.barred()

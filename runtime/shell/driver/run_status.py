@@ -91,6 +91,14 @@ class RunStatus:
             reasons=self._reasons,
         )
 
+    def seconds_behind(self) -> float | None:
+        """The age of the oldest record that is not committed, by the logs' ends as last heard; None where an owner has not told."""
+        snapshot = self._log_ends.snapshot()
+        committed = self._commits.committed()
+        ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
+        is_known = bool(ages_ms) and ages_ms.keys() >= committed.keys() & snapshot.ends.keys()
+        return max(ages_ms.values()) / 1000 if is_known else None
+
     def _ends_now(self) -> Snapshot:
         """Log ends as of now, or as last heard: a long batch must not make the lag look old."""
         try:
