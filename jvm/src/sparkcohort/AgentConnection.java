@@ -20,6 +20,7 @@ import java.io.RandomAccessFile;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -92,9 +93,13 @@ final class AgentConnection implements AutoCloseable {
     }
     EpollDomainSocketChannel channel = (EpollDomainSocketChannel) connecting.channel();
     AgentConnection connection = new AgentConnection(channel, inbox, timeoutMs);
-    if (channel.peerCredentials().uid() != ownUid()) {
-      connection.close();
-      throw new AgentLost("its socket belongs to another user");
+    try {
+      if (channel.peerCredentials().uid() != ownUid()) {
+        connection.close();
+        throw new AgentLost("its socket belongs to another user");
+      }
+    } catch (ClosedChannelException e) {
+      throw (AgentLost) new AgentLost("it is gone").initCause(e);
     }
     return connection;
   }
@@ -133,7 +138,7 @@ final class AgentConnection implements AutoCloseable {
       channel.config().setReadMode(DomainSocketReadMode.BYTES);
     }
     try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor.intValue(), "r")) {
-      if (size <= 0 || size > file.length()) {
+      if (size <= 0 || size > Math.min(file.length(), Integer.MAX_VALUE)) {
         throw new Messages.MalformedAnswer("a buffer of " + size + " bytes in a file of " + file.length());
       }
       return file.getChannel().map(FileChannel.MapMode.READ_ONLY, 0, size);
@@ -162,6 +167,9 @@ final class AgentConnection implements AutoCloseable {
       }
       try {
         int size = buffer.readableBytes();
+        if (size > bytes.length - count) {
+          throw new AgentLost("it is gone"); // netty reads unasked what is left when the other end closes (epollRdHupReady)
+        }
         buffer.readBytes(bytes, count, size);
         count += size;
       } finally {

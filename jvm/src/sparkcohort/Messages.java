@@ -104,11 +104,12 @@ final class Messages {
 
   static ObjectNode object(byte[] body, int from) throws IOException {
     try {
-      if (JSON.readTree(body, from, body.length - from) instanceof ObjectNode read) {
+      // Of bytes Jackson would guess the encoding, and its reader of UTF-32 fails outside of its buffer.
+      if (JSON.readTree(new String(body, from, body.length - from, StandardCharsets.UTF_8)) instanceof ObjectNode read) {
         return read;
       }
     } catch (JsonProcessingException e) {
-      throw new MalformedAnswer("no JSON at byte " + e.getLocation().getByteOffset()); // its own words quote the text
+      throw new MalformedAnswer("it is no JSON: " + e.getClass().getSimpleName()); // its own words quote the text
     }
     throw new MalformedAnswer("it is no object");
   }

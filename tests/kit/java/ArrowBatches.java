@@ -28,13 +28,22 @@ public final class ArrowBatches {
     }
   }
 
+  /** A stream that is none raises nothing else than MalformedAnswer. */
+  private static ColumnarBatch batch(ByteBuffer memory, StructType schema) throws Messages.MalformedAnswer {
+    try {
+      return ArrowStream.batch(memory, memory.capacity(), schema);
+    } catch (RuntimeException e) {
+      throw new AssertionError(e);
+    }
+  }
+
   private static String answer(StructType schema, Path path) throws Exception {
     ByteBuffer memory;
     try (FileChannel file = FileChannel.open(path)) {
       memory = file.map(FileChannel.MapMode.READ_ONLY, 0, file.size());
     }
     try {
-      ColumnarBatch batch = ArrowStream.batch(memory, memory.capacity(), schema);
+      ColumnarBatch batch = batch(memory, schema);
       var convert = CatalystTypeConverters.createToScalaConverter(schema);
       StringBuilder rows = new StringBuilder("[");
       for (Iterator<InternalRow> each = batch.rowIterator(); each.hasNext(); ) {

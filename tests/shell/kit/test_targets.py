@@ -15,7 +15,7 @@ from sparkcohort.runtime.values.protobuf_columns import column_type
 from sparkcohort.runtime.values.protobuf_compilation import compile_steps
 from sparkcohort.runtime.values.protobuf_steps import FieldFlag, ProtobufOp
 from tests.kit import avro_fuzz, protobuf_fuzz, targets
-from tests.kit.sanitized import READERS
+from tests.kit.fuzzing import READERS
 from tests.kit.targets import Broken, Target, attempt, escaped, feed, replay, unescaped
 from tests.kit.tier import of_tier
 
