@@ -12,13 +12,16 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 from sparkcohort.streaming.batch_planner import task_ranges
+from sparkcohort.streaming.batch_scan import BatchScan
 from sparkcohort.streaming.installation import unusable_reason
+from sparkcohort.streaming.narrowing import narrow_range, times_of_bound
 from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.spark_errors import error_for_spark, message_first
 
@@ -42,22 +45,28 @@ class RangePartition(InputPartition):
 
 
 class CohortBatchReader(DataSourceReader):
-    """Plans one read."""
+    """Plans one read, or one scan of it where the JVM says what each needs."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, scan: BatchScan | None = None) -> None:
         """No broker is asked before ``partitions``."""
         self._options = options
+        self._scan = scan
 
-    def __reduce__(self) -> tuple[Callable[[SourceOptions], RangesReader], tuple[SourceOptions]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[[SourceOptions, int | None], RangesReader], tuple[SourceOptions, int | None]]:
         """Pickle as the reader of ranges with a task's options: Spark pickles the reader with the read function."""
-        return RangesReader, (self._options,)
+        return RangesReader, (self._options, self._scan.limit if self._scan else None)
 
     @message_first
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges of each task, the same for every action on this DataFrame.  Raises CohortError."""
+        """The ranges of each task, the same for every action on this DataFrame.  Raises CohortError.
+
+        For a scan one more partition comes last, with the plan of the whole, which the jar keeps for the scans that follow.
+        """
         try:
             from sparkcohort.runtime.shell.driver import spark_settings  # noqa: PLC0415  only here
-            from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415
+            from sparkcohort.runtime.shell.driver.batch_ranges import BatchRanges, batch_ranges  # noqa: PLC0415
         except Exception as failed:
             raise CohortError(unusable_reason(failed)) from failed
 
@@ -65,15 +74,22 @@ class CohortBatchReader(DataSourceReader):
         source = self._options
         if has_own_provider(source.kafka):
             find_pyfiles()
-        for warning in (*source.warnings, *spark_settings.token_warnings(spark_settings.of_application())):
+        scan = self._scan or BatchScan()
+        planned = msgspec.json.decode(scan.plan, type=BatchRanges) if scan.plan else None
+        for warning in (
+            () if planned else (*source.warnings, *spark_settings.token_warnings(spark_settings.of_application()))
+        ):
             log.warning("%s", warning)
-        for note in source.notes:
+        for note in () if planned else source.notes:
             log.info("%s", note)
-        plan = batch_ranges(self._options)
+        plan, first_offsets = batch_ranges(source, planned, times_of_bound(scan.bound))
         tasks = task_ranges(
-            plan.ranges, min_partitions=source.min_partitions, max_records=source.max_records_per_partition
+            (narrow_range(scan.bound, each, first_offsets) for each in plan.ranges),
+            min_partitions=source.min_partitions,
+            max_records=source.max_records_per_partition,
         )
-        return [RangePartition(each, plan.ids.get(each.topic)) for each in tasks]
+        partitions: list[InputPartition] = [RangePartition(each, plan.ids.get(each.topic)) for each in tasks]
+        return [*partitions, InputPartition(msgspec.json.encode(plan).decode())] if self._scan else partitions
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """As ``RangesReader``, which executors have."""
@@ -81,14 +97,15 @@ class CohortBatchReader(DataSourceReader):
 
 
 class RangesReader:
-    """The reader of a task; the planning process has ``CohortBatchReader``."""
+    """The reader of a task, of as many rows as it has to give; the planning process has ``CohortBatchReader``."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, limit: int | None = None) -> None:
         self._options = options
+        self._limit = limit
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one input partition, on an executor; the same rows at every call."""
-        from sparkcohort.streaming.direct_read import keep_imports, new_direct_read, packed  # noqa: PLC0415  only tasks
+        from sparkcohort.streaming.direct_read import first_rows, keep_imports, new_direct_read, packed  # noqa: PLC0415  only tasks
         from sparkcohort.streaming.session_zone import check_session  # noqa: PLC0415  likewise
 
         if not isinstance(partition, RangePartition):
@@ -98,8 +115,10 @@ class RangesReader:
             check_session(self._options)
             reading = new_direct_read(self._options.on_executor(os.environ))
             ids = {partition.part.topic: partition.topic_id} if partition.topic_id else {}
-            pieces = reading.pieces((partition.part,), ids)
-            yield from packed(batch for _, _, batch in pieces if batch is not None and batch.num_rows)
+            batches = (
+                batch for _, _, batch in reading.pieces((partition.part,), ids) if batch is not None and batch.num_rows
+            )
+            yield from packed(batches if self._limit is None else first_rows(batches, self._limit))
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
         finally:

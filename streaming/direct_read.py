@@ -30,6 +30,15 @@ def new_direct_read(options: SourceOptions, elsewhere: RelayedReader | None = No
     return DirectRead(options, elsewhere)
 
 
+def first_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """The first ``count`` rows, or all; no batch behind them is waited for."""
+    for batch in batches:
+        yield batch.slice(0, count)
+        count -= batch.num_rows
+        if count <= 0:
+            return
+
+
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order, small batches joined; large ones pass as they are, without a copy.
 

@@ -83,8 +83,12 @@ class CohortSource(DataSource):
     def reader(self, schema: StructType) -> CohortBatchReader:
         """The reader of one batch read, whose schema may be the user's.  Raises OptionError for bad options or columns."""
         from sparkcohort.streaming.batch_reader import CohortBatchReader  # noqa: PLC0415  likewise
+        from sparkcohort.streaming.batch_scan import scan_of  # noqa: PLC0415  likewise
 
-        return CohortBatchReader(_with_columns(self._options("batches"), schema))
+        options, scan = self._options("batches"), scan_of(schema)
+        # A scan's schema is Spark's, and says nothing of what the user asked for.
+        options = replace(options, columns=_columns(options, schema)) if scan else _with_columns(options, schema)
+        return CohortBatchReader(options, scan)
 
     @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature
@@ -108,5 +112,10 @@ def _allowed(options: SourceOptions) -> SourceOptions:
 
 def _with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:
     """The options with the columns of a schema that may be the user's.  Raises OptionError."""
+    return options.with_columns(_columns(options, schema))
+
+
+def _columns(options: SourceOptions, schema: StructType) -> Columns:
+    """The columns of a schema.  Raises OptionError."""
     user_columns = [UserColumn(each.name, column_type(each.dataType), each.nullable) for each in schema.fields]
-    return options.with_columns(chosen_columns(user_columns, with_headers(options.columns)))
+    return chosen_columns(user_columns, with_headers(options.columns))

@@ -10,7 +10,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.LoggerFactory;
 
 /**
- * {@code format("cohort")} as Spark finds it first: the Python source of the same name, whose streams are read here.
+ * {@code format("cohort")} as Spark finds it first: the Python source of the same name, whose streams are read here, and whose batch
+ * reads are told what each needs.
  *
  * <p>Spark looks for a source of a name among the JVM's before it asks Python (DataSource.lookupDataSourceV2).
  */
@@ -37,10 +38,10 @@ public final class CohortProvider implements TableProvider, DataSourceRegister {
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
     Table table = python.table(schema, partitioning, options);
-    return reads(new CaseInsensitiveStringMap(options)) ? new CohortTable(python, table) : table;
+    return reads(new CaseInsensitiveStringMap(options)) ? new CohortTable(table, new BatchPlans(python, schema)) : table;
   }
 
-  /** Whether the rows of streams are read here; the same for all calls with the same options. */
+  /** Whether this jar has a part in the read; the same for all calls with the same options. */
   private static boolean reads(CaseInsensitiveStringMap options) {
     if (ReaderOption.isPython(options)) {
       return false;

@@ -6,17 +6,13 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
-import org.apache.spark.sql.connector.read.Batch;
-import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The Python source's table, but for how a stream's rows come to Spark. */
-record CohortTable(PythonSource source, Table python) implements SupportsRead, SupportsWrite {
+/** The Python source's table, but for how a stream's rows come to Spark, and for what Spark pushes to a batch read. */
+record CohortTable(Table python, BatchPlans plans) implements SupportsRead, SupportsWrite {
   @Override
   public String name() {
     return python.name();
@@ -40,36 +36,6 @@ record CohortTable(PythonSource source, Table python) implements SupportsRead, S
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    ScanBuilder builder = ((SupportsRead) python).newScanBuilder(ReaderOption.withJar(options));
-    return () -> new CohortScan(source, builder.build());
-  }
-
-  /** A scan whose batch read is Python's, and whose stream is read in columns. */
-  record CohortScan(PythonSource source, Scan python) implements Scan {
-    @Override
-    public StructType readSchema() {
-      return python.readSchema();
-    }
-
-    @Override
-    public String description() {
-      return CohortProvider.NAME;
-    }
-
-    @Override
-    public Batch toBatch() {
-      return python.toBatch();
-    }
-
-    @Override
-    public ColumnarSupportMode columnarSupportMode() {
-      return ColumnarSupportMode.PARTITION_DEFINED;
-    }
-
-    @Override
-    public MicroBatchStream toMicroBatchStream(String checkpoint) {
-      MicroBatchStream stream = python.toMicroBatchStream(checkpoint);
-      return PythonSource.isStream(stream) ? new CohortStream(source, stream, readSchema()) : stream;
-    }
+    return new CohortScanBuilder(plans, ReaderOption.withJar(options));
   }
 }

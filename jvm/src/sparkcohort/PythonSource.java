@@ -1,35 +1,61 @@
 package sparkcohort;
 
 import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import net.razorvine.pickle.PickleException;
+import net.razorvine.pickle.Unpickler;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.execution.RowToColumnConverter;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.collection.immutable.ArraySeq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** Every use of Spark's inner classes, read in 4.2.0 and 4.3.0: how Spark itself reads a Python source. */
 final class PythonSource {
-  private final PythonDataSourceV2 source = new PythonDataSourceV2();
+  private static final String SCAN = "cohort.scan"; // streaming/batch_scan.py
+
+  private final String name;
+  private final PythonDataSourceV2 source;
 
   PythonSource(String name) {
+    this.name = name;
+    source = named(name);
+  }
+
+  private static PythonDataSourceV2 named(String name) {
+    PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(name);
+    return source;
   }
 
   /** Raises LinkageError where this Spark lacks one of these classes. */
@@ -37,6 +63,8 @@ final class PythonSource {
     List.of( // to name a class is to load it
         PythonFunction.class,
         PythonUtils.class,
+        PythonBatch.class,
+        PythonDataSourceReadInfo.class,
         PythonMicroBatchStreamWithTriggerAvailableNow.class,
         PythonStreamingInputPartition.class,
         RowToColumnConverter.class,
@@ -62,6 +90,44 @@ final class PythonSource {
     Stream<String> paths = Stream.of(PythonUtils.sparkPythonPath(), environment.get("PYTHONPATH"), System.getenv("PYTHONPATH"));
     // An empty one would be the working folder.
     return paths.filter(path -> path != null && !path.isEmpty()).collect(Collectors.joining(File.pathSeparator));
+  }
+
+  /** A scan of these columns. */
+  Scan scan(StructType columns, CaseInsensitiveStringMap options) {
+    return ((SupportsRead) source.getTable(columns, new Transform[0], options)).newScanBuilder(options).build();
+  }
+
+  /** What Python planned for one scan, and the ranges of the whole, which are for the next scans. */
+  record Planned(Batch batch, String ranges) {}
+
+  /** Plan a scan of some of the columns; the schema's metadata are all that Spark passes on to Python's reader. */
+  Planned plan(StructType columns, CaseInsensitiveStringMap options, String request) {
+    StructField first = columns.apply(0);
+    Metadata metadata = new MetadataBuilder().withMetadata(first.metadata()).putString(SCAN, request).build();
+    StructField[] fields = columns.fields().clone();
+    fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), metadata);
+    source.setReadInfo(null); // else it is the last scan's
+    PythonDataSourceReadInfo planned = source.getOrCreateReadInfo(name, options, new StructType(fields), false);
+    List<byte[]> partitions = CollectionConverters.asJava(planned.partitions());
+    int last = partitions.size() - 1;
+    String ranges = unpickle(partitions.get(last), plan -> (String) Objects.requireNonNull(plan.get("value")));
+    PythonDataSourceV2 own = named(name);
+    byte[][] tasks = partitions.subList(0, last).toArray(byte[][]::new);
+    own.setReadInfo(new PythonDataSourceReadInfo(planned.func(), ArraySeq.unsafeWrapArray(tasks)));
+    return new Planned(new PythonBatch(own, name, columns, options), ranges);
+  }
+
+  /** What {@code use} makes of the fields of an object of Python.  Raises IllegalStateException where it is of another version of Cohort. */
+  static <T> T unpickle(byte[] pickled, Function<Map<?, ?>, T> use) {
+    try {
+      // An object whose class Java doesn't know comes as a map of its fields (ClassDict).  To register constructors would be for
+      // the whole JVM, where another session may have this class by another loader.
+      return use.apply((Map<?, ?>) new Unpickler().loads(pickled));
+    } catch (ClassCastException | NullPointerException | PickleException e) {
+      throw new IllegalStateException("the jar of Cohort is not of the version of Spark's Python: pip's and the jar's must be one", e);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
   }
 
   /** Whether this stream is the one of a Python reader with limits and AvailableNow, as ours is. */
@@ -107,7 +173,7 @@ final class PythonSource {
     }
 
     @Override
-    public boolean next() throws java.io.IOException {
+    public boolean next() throws IOException {
       for (OnHeapColumnVector column : columns) {
         column.reset();
       }
@@ -126,7 +192,7 @@ final class PythonSource {
     }
 
     @Override
-    public void close() throws java.io.IOException {
+    public void close() throws IOException {
       batch.close();
       rows.close();
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -27,6 +28,8 @@ from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 log = logging.getLogger("sparkcohort.batch")
 
+_NEVER: Final = 2**63 - 1
+
 
 class BatchRanges(NamedTuple):
     """The ranges of a batch read, in order, none empty, and the ids of their topics, as far as known."""
@@ -35,21 +38,48 @@ class BatchRanges(NamedTuple):
     ids: Mapping[str, str]
 
 
-def batch_ranges(source: SourceOptions) -> BatchRanges:
-    """Ask the brokers what there is to read.  Nothing is joined and nothing committed.
+def batch_ranges(
+    source: SourceOptions, planned: BatchRanges | None = None, times: Collection[int] = ()
+) -> tuple[BatchRanges, dict[int, Offsets]]:
+    """Ask the brokers what there is to read, unless it is ``planned``, and for each of the times before which offsets all is older.
 
-    Raises CohortError naming option or resource: brokers that do not answer, no such topic or partition, no permission, a start
-    behind its end, no record at or after a starting time.
+    Nothing is joined and nothing committed.  Raises CohortError naming option or resource: brokers that do not answer, no such
+    topic or partition, no permission, a start behind its end, no record at or after a starting time.
     """
+    if planned and not times:
+        return planned, {}
     log_ends = LogEnds(source)
     try:
         log_ends.start()
-        ids = dict(log_ends.snapshot().ids)
-        starts = initial_offsets(source, log_ends, lambda partitions: _committed(source, ids, partitions))
-        ends = _ending_offsets(source, log_ends, starts)
-        _check_order(starts, ends)
+        plan = planned or _plan(source, log_ends)
+        return plan, _first_offsets(source, log_ends, plan, times) if times else {}
     finally:
         log_ends.close()
+
+
+def _first_offsets(
+    source: SourceOptions, log_ends: LogEnds, plan: BatchRanges, times: Iterable[int]
+) -> dict[int, Offsets]:
+    """For each time the first offset at or after it; without partitions in which the plan's records may be gone."""
+    snapshot = log_ends.snapshot()
+    starts = {each.tp: each.start for each in plan.ranges if each.tp in snapshot.partitions}
+    starts = {tp: start for tp, start in starts.items() if snapshot.ids.get(tp.topic) == plan.ids.get(tp.topic)}
+    offsets = {
+        time: patiently(source, log_ends, partial(log_ends.at_timestamp, dict.fromkeys(starts, time))) for time in times
+    }
+    # What was deleted since may have been as young: its task has to come to the loss.
+    beginnings = patiently(source, log_ends, partial(log_ends.beginnings, starts))
+    return {
+        time: {tp: _NEVER if first is None else first for tp, first in firsts.items() if beginnings[tp] <= starts[tp]}
+        for time, firsts in offsets.items()
+    }
+
+
+def _plan(source: SourceOptions, log_ends: LogEnds) -> BatchRanges:
+    ids = dict(log_ends.snapshot().ids)
+    starts = initial_offsets(source, log_ends, lambda partitions: _committed(source, ids, partitions))
+    ends = _ending_offsets(source, log_ends, starts)
+    _check_order(starts, ends)
     ranges = tuple(Range(*tp, start, ends[tp]) for tp, start in sorted(starts.items()) if start < ends[tp])
     log.info("a batch read of %d offsets", sum(each.end - each.start for each in ranges))
     return BatchRanges(ranges, ids)

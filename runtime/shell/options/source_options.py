@@ -263,7 +263,7 @@ class SourceOptions:
     reader: str = option(
         "reader",
         "choice",
-        "who gives a stream's rows to Spark: jvm (faster; Spark must know Cohort's jar), python, or auto: jvm where it can",
+        "who reads for Spark: jvm (faster, and filters narrow a batch read; Spark must know Cohort's jar), python, or auto: jvm where it can",
         default="auto",
         choices=("auto", "jvm", "python"),
     )

@@ -17,6 +17,7 @@ NATIVE = PACKAGES[3]
 FRONT_DOOR = {"sparkcohort", "sparkcohort.registration", "sparkcohort.tokens"}
 SHELL = "sparkcohort.runtime.shell"
 PURE_MODULES = {
+    "sparkcohort.streaming.narrowing",
     "sparkcohort.streaming.planner",
     "sparkcohort.streaming.source_offsets",
     *(f"sparkcohort.cli.checkpoint.{name}" for name in ("logs", "positions", "repairs")),

@@ -1,0 +1,46 @@
+package sparkcohort;
+
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.StructType;
+
+/** One scan, of a stream or of a batch read: Spark says only at the end which. */
+final class CohortScan implements Scan {
+  private final BatchPlans.Read batch;
+  private final String description;
+  private boolean streamed;
+
+  CohortScan(BatchPlans.Read batch, String description) {
+    this.batch = batch;
+    this.description = description;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return batch.columns();
+  }
+
+  @Override
+  public String description() {
+    return description;
+  }
+
+  @Override
+  public Batch toBatch() {
+    return batch;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    streamed = true;
+    MicroBatchStream stream = batch.plans().python().scan(batch.columns(), batch.options()).toMicroBatchStream(checkpoint);
+    return PythonSource.isStream(stream) ? new CohortStream(batch.plans().python(), stream, readSchema()) : stream;
+  }
+
+  /** A stream's slots come in columns.  For a batch, to leave it to its partitions would have Spark plan what it only explains. */
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return streamed ? ColumnarSupportMode.PARTITION_DEFINED : ColumnarSupportMode.UNSUPPORTED;
+  }
+}
