@@ -95,7 +95,7 @@ class RunStatus:
         """The age of the oldest record that is not committed, by the logs' ends as last heard; None where an owner has not told."""
         snapshot = self._log_ends.snapshot()
         committed = self._commits.committed()
-        ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
+        ages_ms = self._service.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
         is_known = bool(ages_ms) and ages_ms.keys() >= committed.keys() & snapshot.ends.keys()
         return max(ages_ms.values()) / 1000 if is_known else None
 
