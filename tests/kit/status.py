@@ -53,7 +53,6 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "assignor_failure": None,
         "partitions_moved": 4,
         "foreign_members": {"found": 3, "present": 1},
-        "clients_replaced": 2,
         "fenced": False,
         "take_overs": {"handover": 0, "fencing": 1},
         "agent_starts": {"2": 1, "3": 2},

@@ -90,8 +90,6 @@ class GroupMembership:
         self._troubled = False  # has met an error, maybe for their sake
         self._consumer: Consumer | None = None
         self._client_number = 0  # the machine's number of the client
-        self.clients_replaced = 0
-        """How many clients got no answer for so long that another was made."""
         self._thread = Supervised(
             "cohort-kafka-group",
             self._goes_on,
@@ -350,7 +348,6 @@ class GroupMembership:
             case s.DoubtMetadata():
                 self._log_ends.doubt()
             case s.ClientReplaced(silent_ms):
-                self.clients_replaced += 1
                 text = "group %s: no broker has answered for %.0f s, once more by a new client"
                 log.warning(text, self._options.group_id, silent_ms / 1000)
             case s.Warn(text):

@@ -72,10 +72,6 @@ _GROUP: Final = (
     _counter("requests_refused", "Fenced or refused requests", "request", "error"),
     _gauge("foreign_members", "Consumers of others that have partitions of this query now"),
     _counter("foreign_members", "Consumers of others found in the Kafka group with partitions of this query"),
-    _counter(
-        "kafka_clients_replaced",
-        "Kafka clients of the driver's group membership that no broker answered for long, and that were replaced",
-    ),
 )
 _COMMITS: Final = (
     _counter("commits", "Commits to the Kafka group that succeeded"),

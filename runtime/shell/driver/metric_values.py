@@ -86,7 +86,6 @@ def _group(status: Status) -> dict[str, Samples]:
         ),
         "cohort_foreign_members_total": [((), status["foreign_members"]["found"])],
         "cohort_foreign_members": [((), status["foreign_members"]["present"])],
-        "cohort_kafka_clients_replaced_total": [((), status["clients_replaced"])],
     }
 
 

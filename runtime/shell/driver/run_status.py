@@ -79,7 +79,6 @@ class RunStatus:
             driver=status.DriverFigures(
                 self._commits.totals(),
                 membership.foreign_members(),
-                membership.clients_replaced,
                 self._commits.fenced(),
                 take_overs,
                 _processes(self._coordinator, agents),

@@ -37,7 +37,6 @@ class DriverFigures(NamedTuple):
 
     commits: Mapping[str, Any]  # see ``GroupCommits.totals``
     foreign_members: Mapping[str, int] = {"found": 0, "present": 0}  # in the real group
-    clients_replaced: int = 0  # Kafka clients of the driver that got no answer
     fenced: bool = False  # a newer driver has taken the real group over
     take_overs: Mapping[str, int] = {"handover": 0, "fencing": 0}  # drivers that gave way to this one
     processes: Mapping[str, Mapping[str, float]] = {}  # memory, CPU, descriptors of the query's processes, by name

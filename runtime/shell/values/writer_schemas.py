@@ -71,7 +71,10 @@ class WriterSchemas:
             if answer is not None:
                 return answer
             if schema_id not in self._requests:
-                self._requests[schema_id] = self._pool.submit(self._fetch, schema_id), time.monotonic() + WAIT_S
+                try:
+                    self._requests[schema_id] = self._pool.submit(self._fetch, schema_id), time.monotonic() + WAIT_S
+                except RuntimeError as error:  # the system has no thread for it: a record is not bad for that
+                    raise RegistryError(f"Schema {schema_id} can't be asked for: {error}") from None
             future, deadline = self._requests[schema_id]
         wait([future], max(deadline - time.monotonic(), 0.0))
         with self._lock:
@@ -113,7 +116,7 @@ class WriterSchemas:
             self._refused[schema_id] = self._no_schema(refusal, answer)
             while len(self._refused) > MOST_REFUSED:
                 self._refused.popitem(last=False)
-        del self._requests[schema_id]
+        self._requests.pop(schema_id, None)
 
     def _no_schema(self, refusal: _NoSchema | None, answer: RegistryError) -> _NoSchema:
         now, patience_s = self._clock(), self._registry.settings.timeout

@@ -261,6 +261,21 @@ def test_a_registry_that_is_away_holds_nobody_up(registry: Registry) -> None:
     assert isinstance(wait_until(answer, 30, "the answer"), RegisteredText)
 
 
+def test_without_a_thread_no_record_is_bad(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system has none for now: that is an error of the registry's kind, and the schema is asked for again."""
+    number = registry.register("s", ORDER)
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url)))
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RegistryError, match="can't be asked for: can't start new thread"):
+            schemas.get(number)
+    assert isinstance(schemas.get(number), RegisteredText)
+
+
 def test_what_a_registry_refuses_is_told_and_asked_for_again(registry: Registry) -> None:
     """In its words, at once for a moment, and then it is asked again."""
     number, now = registry.register("s", ORDER), [0.0]
