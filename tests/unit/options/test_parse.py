@@ -226,13 +226,6 @@ def test_starting_offsets_by_json() -> None:
     assert [*start] == sorted(start)
 
 
-def test_starting_offsets_of_what_is_not_read() -> None:
-    """Naming a partition that is not read is an error, except with a pattern."""
-    text = '{"payments":{"0":5}}'
-    assert "payments-0" in refused(startingOffsets=text)
-    assert given(subscribe=None, subscribePattern="p", startingOffsets=text).starting_offsets
-
-
 def test_limits_of_topics_name_what_is_read() -> None:
     """A topic that isn't read is refused, with the nearest that is; with a pattern, one that it can never find."""
     assert given(maxOffsetsPerTrigger__topics='{"orders":5}').max_offsets_by_topic == {"orders": 5}
