@@ -227,22 +227,24 @@ def test_a_sink_that_hangs(
         query = writer.start()
         try:
             wait_until(lambda: caught_up(broker, topic), LIMIT_S, "the first batch")
+            # Ages are those of records that an agent has fetched: it has to be there before them.
+            wait_until(lambda: described(topic, "--members").get("partitions") == 2, LIMIT_S, "an agent", every_s=1.0)
             wait_until(lambda: scraped(server, port), LIMIT_S, "a scrape", every_s=1.0)
             assert not {"CohortBatchHangs", "CohortLagGrows", "CohortRetentionNear"} & server.firing()
             produce(broker.bootstrap, topic, 20, partitions=2, first=10, timestamp_ms=old)
-            before = wait_until(lambda: in_flight(topic), LIMIT_S, "the batch that hangs")
+            before = wait_until(lambda: described(topic, "--state")["batch"], LIMIT_S, "the batch that hangs")
             server.wait_for_alert("CohortLagGrows")
             broker.admin.delete_records(topic, {0: 10, 1: 10})  # what was read, and nothing that was not
             server.wait_for_alert("CohortRetentionNear")
             server.wait_for_alert("CohortBatchHangs")
-            hung = in_flight(topic)
+            hung = described(topic, "--state")["batch"]
             assert (hung["ranges_delivered"], hung["ranges_owed"]) == (0, 2)  # its number comes with its first task
             assert hung["waits_for"] == f"tasks that have not begun and are to read {topic}-0, {topic}-1"
             assert hung["age_ms"] > max(60_000, before["age_ms"])
             read.set()
             wait_until(lambda: "CohortBatchHangs" not in server.firing(), LIMIT_S, "records, which end it", every_s=1.0)
             server.wait_for_alert("CohortBatchHangs")
-            hung = in_flight(topic)
+            hung = described(topic, "--state")["batch"]
             assert (hung["number"], hung["ranges_delivered"], hung["ranges_owed"]) == (1, 2, 0)
             assert hung["waits_for"].startswith("the sink") and not hung["may_be_over"]
             end.set()
@@ -254,9 +256,9 @@ def test_a_sink_that_hangs(
             query.stop()
 
 
-def in_flight(group: str) -> Any:
-    """The batch in flight as ``cohort describe`` has it, None while there is none."""
-    return json.loads(cohort("describe", "--group", group, "--state", "--output", "json").stdout)[0]["batch"]
+def described(group: str, rows: str) -> Any:
+    """The first row of ``cohort describe`` with this flag."""
+    return (json.loads(cohort("describe", "--group", group, rows, "--output", "json").stdout or "[]") or [{}])[0]
 
 
 def caught_up(broker: Broker, group: str, records: int = 20) -> bool:
