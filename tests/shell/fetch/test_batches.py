@@ -131,6 +131,17 @@ def test_what_grew_while_the_broker_read_its_log() -> None:
     assert ([row[0] for row in found.rows], found.fault, found.position) == ([4, 5], "error", 6)
 
 
+@pytest.mark.parametrize("window", [33, WINDOW])
+def test_a_range_ends_where_it_is_to(window: int) -> None:
+    """From any record to any other, within batches and at their edges: each once, and none of behind the end."""
+    for position in range(15):
+        data = b"".join(encode(batch) for batch in THREE if batch.next > position)
+        for end in range(position + 1, 16):
+            found = Read(data, position, end, by=decoder(window=window, by=in_pieces))
+            assert [row[0] for row in found.rows] == list(range(position, end))
+            assert found.position == -(-end // 5) * 5
+
+
 # --- damage ---------------------------------------------------------------------------------------
 
 THREE = [

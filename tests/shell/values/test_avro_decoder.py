@@ -94,6 +94,22 @@ def test_every_reason_is_told_with_its_place() -> None:
     assert rows.null_count == len(wrong)
 
 
+@pytest.mark.parametrize("asked", [["s", "d", "z"], ["d", "z"], ["s", "z"], ["z"]])
+def test_blocks_with_sizes_are_read_or_passed_over(asked: list[str]) -> None:
+    """A writer may tell a block's size, by a count below zero (Java's ``BlockingBinaryEncoder``): a list that is not read is jumped over."""
+    lists = {"s": "string", "d": "double"}
+    fields = [{"name": name, "type": {"type": "array", "items": kind}} for name, kind in lists.items()]
+    schema = parsed({"type": "record", "name": "R", "fields": [*fields, {"name": "z", "type": "long"}]})
+    record = bytes.fromhex("03 08 0261 026202 0263 0001 10 000000000000f03f000e")
+    full = column_type(schema)
+    columns = {name: kind for name, kind in zip(full.names, full.children, strict=True) if name in asked}
+    rows, bad = AvroValues(schema, struct(columns)).decode(pa.array([record]))
+    assert (rows.to_pylist(), bad) == (
+        [{name: {"s": ["a", "b", "c"], "d": [1.0], "z": 7}[name] for name in asked}],
+        [],
+    )
+
+
 def test_records_of_many_writers_and_of_none() -> None:
     """Old and new schemas in one column, other formats, unknown ids, no frame, no bytes, null."""
     known: dict[int | str, RegisteredText] = {
