@@ -14,16 +14,16 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Reads Arrow streams as the jar does, row by row, through Spark's own converters.
+ * Does what the jar does: reads Arrow streams, row by row, through Spark's own converters; connects to an agent's socket.
  *
- * <p>Lines: "DDL<tab>FILE"; answers: the rows as one JSON list, or "malformed: …".
+ * <p>Lines: "DDL<tab>FILE"; answers: the rows as one JSON list, or "malformed: …".  Or the name of a socket: "connected", or why not.
  */
 public final class ArrowBatches {
   public static void main(String[] arguments) throws Exception {
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
       String[] words = line.split("\t");
-      System.out.println(answer(StructType.fromDDL(words[0]), Path.of(words[1])));
+      System.out.println(words.length == 1 ? connect(line) : answer(StructType.fromDDL(words[0]), Path.of(words[1])));
       System.out.flush();
     }
   }
@@ -34,6 +34,14 @@ public final class ArrowBatches {
       return ArrowStream.batch(memory, memory.capacity(), schema);
     } catch (RuntimeException e) {
       throw new AssertionError(e);
+    }
+  }
+
+  private static String connect(String name) throws Exception {
+    try (AgentConnection connection = AgentConnection.open(name, 60_000)) {
+      return "connected";
+    } catch (AgentConnection.AgentLost e) {
+      return e.getMessage();
     }
   }
 

@@ -1,4 +1,4 @@
-"""What the jar reads of a batch of Arrow; bytes that are none are a target of `make fuzz` (``tests.kit.jvm_targets``)."""
+"""What the jar reads of a batch of Arrow, and to whose socket it speaks; bytes that are none are a target of `make fuzz`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import base64
 import datetime as dt
 import decimal
 import json
+import os
+import socket
+import struct
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,3 +70,32 @@ def test_a_batch_has_arrows_values(java: ReaderInJava, batch: pa.RecordBatch, pa
     """Each type, with nulls, at any start: offsets of lists and bitmaps need not begin at 0."""
     rows = batch.slice(part.start, part.stop - part.start)
     assert _read(_answer(java, tmp_path / "rows.arrow", stream(rows))) == _expected(rows)
+
+
+@pytest.mark.parametrize("places", [(0, 3, 6), (0, -1, 5), (4, 3, 5), (-1, 3, 5)])
+def test_a_value_lies_in_its_buffer(java: ReaderInJava, places: tuple[int, int, int], tmp_path: Path) -> None:
+    """Not a byte of what lies behind or before it is read."""
+    whole, offsets = stream(pa.record_batch({"w": ["abc", "de"]})), struct.pack("<3i", 0, 3, 5)
+    assert whole.count(offsets) == 1
+    path = tmp_path / "rows.arrow"
+    path.write_bytes(whole.replace(offsets, struct.pack("<3i", *places)))
+    assert java.ask(f"w string\t{path}").startswith("malformed: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+def test_other_users_are_strangers(java: ReaderInJava) -> None:
+    """A socket that another user has opened under the agent's name gets no word: the first one would have the token."""
+    name = f"cohort-test-{uuid.uuid4().hex}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(b"\0" + name.encode())
+        for user, answer in (
+            (0, "connected"),
+            (65534, "the agent of this executor: its socket belongs to another user"),
+        ):
+            os.seteuid(user)
+            try:
+                server.listen()  # the kernel notes whose socket it is here (unix(7), SO_PEERCRED)
+            finally:
+                os.seteuid(0)
+            assert java.ask(name) == answer
+    assert java.ask(name) == "the agent of this executor: there is none"
