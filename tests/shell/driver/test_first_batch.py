@@ -45,6 +45,15 @@ def test_it_is_replayed_as_it_was_planned(broker: Broker, topic: str) -> None:
     assert {(record.pin, record.plan) for record in found} == {("", "")}
 
 
+def test_what_the_fallback_leaves_out_starts_at_the_earliest(broker: Broker, topic: str) -> None:
+    """A partition that neither the start nor the fallback names is read whole."""
+    broker.admin.create_topic(topic, 3)
+    produce(broker.bootstrap, topic, 30, partitions=3)
+    start, fallback = (json.dumps({topic: {partition: offset}}) for partition, offset in (("0", 7), ("1", 4)))
+    with called(broker, topic, startingOffsets=start, startingOffsets__fallback=fallback) as call:
+        assert bare(call("initialOffset")) == {topic: {"0": 7, "1": 4, "2": 0}}
+
+
 @pytest.mark.parametrize("before", ["nothing", "another end", "the same end", "an older version", "commits"])
 def test_one_that_this_group_did_not_plan_is_refused(broker: Broker, topic: str, before: str) -> None:
     """As a checkpoint of ``format("kafka")`` has it, with the start where no Python source sees it; nothing changes."""
