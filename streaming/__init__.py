@@ -5,7 +5,7 @@ One micro-batch::
     latestOffset     ``reader``: settle losses and unreachable partitions, then limits (``limits``), the end is fixed
     partitions       ``reader``: ``planner`` and ``cutting`` make slots of the ranges; the plan goes to the coordinator
     read             ``task``: claims a slot from the executor's agent, or starts one (``agent_start``); else ``direct_read``;
-                     with Cohort's jar ``SlotReader.java`` claims it, and leaves to ``task`` what the agent doesn't have
+                     with Cohort's jar ``SlotReader.java`` does it, and leaves to ``task`` what the agent can't read
     commit           ``reader``: the batch is in Spark's commit log, its offsets go to Kafka
 
 A batch read (``batch_reader``, ``batch_planner``) fixes its ranges once, on the driver, and its tasks read them directly.

@@ -108,7 +108,8 @@ def read_rest(options: SourceOptions, text: str) -> Iterator[pa.RecordBatch]:
     """The rows that a slot's agent did not give to the reader in the JVM, read from Kafka; reports all of the slot."""
     begun = _BEGUN.decode(text)
     log_to_stderr(options.group_id)
-    slot_client = _SlotClient(options.on_executor(os.environ), pickle.loads(begun.slot))  # noqa: S301  the driver's own, as Spark unpickles it
+    slot = pickle.loads(begun.slot)  # noqa: S301  the driver's own, as Spark unpickles it
+    slot_client = _SlotClient(options.on_executor(os.environ), slot, is_agent_lost=begun.timed_out)
     ranges = begun.claimed.ranges
     sizes = {item.tp: size for item, size in zip(ranges, begun.sizes, strict=True)}
     tally = _Tally(list(begun.agent), list(begun.direct), timed_out=begun.timed_out, sizes=sizes)
@@ -138,14 +139,14 @@ def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) ->
 class _SlotClient:
     """A task's connections: to the agent of its executor, which also passes calls on to the coordinator, or to the coordinator."""
 
-    def __init__(self, options: SourceOptions, partition: SlotPartition) -> None:
-        """Connects with the first call."""
+    def __init__(self, options: SourceOptions, partition: SlotPartition, *, is_agent_lost: bool = False) -> None:
+        """Connects with the first call; an agent that was lost is not asked."""
         self.options, self._partition, self._run = options, partition, partition.run
         self._executor, self._no_agent_reason = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
         self._agent = TaskClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
         self._claims_through_agent = self._reports_through_agent = (
-            bool(self._address) and self._address not in partition.avoid
+            bool(self._address) and self._address not in partition.avoid and not is_agent_lost
         )
         self._link: Link | None = None
         self._agent_missing = False

@@ -8,7 +8,8 @@ One request at a time per connection: JSON (``task_requests``), answered by fram
 all ranges that a task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The
 answer goes in steps: where which ranges stand, then the rows that brought them there, if any: in shared memory
 (``shared_memory``), or, small ones, in the frame.  The client answers a step that has rows when it asks for the next one,
-with the buffers that it has done with; the server is at most ``MOST_STEPS_AHEAD`` such steps ahead.
+with the buffers that it has done with; the server is at most ``MOST_STEPS_AHEAD`` such steps ahead.  A direct read has empty steps, too,
+while Kafka has nothing, and FRAME_END has its ``DirectEnd``.
 
 A task's claims and reports to the coordinator go by its agent, too, which has a connection open: one of the task's own costs
 more than reading a small slot does.

@@ -32,6 +32,7 @@ def test_a_request_is_read_as_it_was_written() -> None:
     assert parse(sent[4:]) == request
     assert encode_request(AgentRequest(), "secret")[4:] == b'{"token": "secret"}'
     assert parse(b"{}") == AgentRequest()
+    assert parse(json.dumps({"ranges": [RANGE], "direct": True}).encode()).direct
     assert parse(b'{"patience_s": 2}') == AgentRequest(patience_s=2.0)
     assert parse(json.dumps({"patience_s": 1e300}).encode()).patience_s == MOST_PATIENCE_S
 
@@ -40,6 +41,8 @@ def test_a_request_is_read_as_it_was_written() -> None:
     "said",
     [
         {"ranges": [RANGE]},
+        {"ranges": [RANGE, ["orders", 0, 9, 12]], "direct": True},
+        {"ranges": [["orders", 0, 9, 5]], "direct": True},
         {"ranges": [RANGE], "planned_starts": [None]},
         {"ranges": [["orders", 0, 5]], "planned_starts": [5]},
         {"ranges": [["orders", -1, 5, 9]], "planned_starts": [5]},
