@@ -60,11 +60,12 @@ test-unit: venv ## the pure tests only
 test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
 
-parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both formats, compared
-	@$(PYTEST) --tier all $$($(BIN)/python -P -m tests.kit.scenarios) $(ARGS)
+parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both formats, compared; with each reader
+	@for reader in jvm python; do \
+		COHORT_READER=$$reader $(PYTEST) --tier all $$($(BIN)/python -P -m tests.kit.scenarios) $(ARGS); done
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.
-NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py metrics.py sources.py spark_releases.py)
+NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py jvm_reader.py metrics.py sources.py spark_releases.py)
 NEWEST_PYTHON := $(CURDIR)/.venv-newest/bin/python
 
 test-newest: jars ## the streaming tests on the newest PySpark 4

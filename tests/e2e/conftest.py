@@ -20,7 +20,24 @@ from pyspark.sql import SparkSession
 from sparkcohort import ProgressListener
 from tests.kit.application import Application
 from tests.kit.faults import Faults
+from tests.kit.jars import reader_jar
 from tests.kit.ports import free_port
+from tests.kit.tier import is_thorough
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that is marked ``both_readers`` runs once with each, where both are there."""
+    if is_thorough() and reader_jar() and metafunc.definition.get_closest_marker("both_readers"):
+        metafunc.fixturenames.append("reader")
+        metafunc.parametrize("reader", ("jvm", "python"), indirect=True)
+
+
+@pytest.fixture
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of this test's queries."""
+    from tests.kit import streams
+
+    monkeypatch.setitem(streams.READER, "reader", request.param)
 
 
 @pytest.fixture(scope="package")

@@ -55,6 +55,7 @@ def _places(status: Status) -> dict[str, Any]:
     return {member["instance_id"]: member["owned"] for member in status["members"]}
 
 
+@pytest.mark.both_readers
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("how", of_tier(quick=["SIGKILL"], thorough=["SIGKILL", "SIGSTOP"]))
 def test_an_agent_fails_within_a_range(application: Application, broker: Broker, topic: str, how: str) -> None:

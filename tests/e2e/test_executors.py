@@ -25,6 +25,7 @@ EXECUTORS = 3  # of the shared application
 IN_FLIGHT = 4  # the batch that loses an executor
 
 
+@pytest.mark.both_readers
 @pytest.mark.timeout(900)
 def test_an_executor_is_killed_and_replaced(application: Application, broker: Broker, topic: str) -> None:
     """Each offset is delivered once; one round a change: the replacement gets what was lost, nothing else ever moves."""

@@ -16,7 +16,7 @@ from tests.kit.produce import FLUSH_TIMEOUT_S, abort, producer, transact
 from tests.kit.streams import FORMS, Stream, options
 from tests.kit.tier import of_tier
 
-pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+pytestmark = [pytest.mark.timeout(240), pytest.mark.both_readers]  # a busy machine makes a query slow
 
 MEGABYTE = 1 << 20
 ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)}

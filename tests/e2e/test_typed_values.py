@@ -25,7 +25,7 @@ from tests.kit.streams import ASAP, FORMS, LIMIT_S, Stream, options
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+pytestmark = [pytest.mark.timeout(240), pytest.mark.both_readers]  # a busy machine makes a query slow
 
 FIELDS = (
     "id BIGINT, name STRING, price DECIMAL(9,2), tags ARRAY<STRING>, seen STRUCT<at: TIMESTAMP, by: MAP<STRING, INT>>"

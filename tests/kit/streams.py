@@ -51,6 +51,8 @@ JVM_END_S = 60.0
 # By default each file of a checkpoint is some processes: see docs/guides/low-latency.md.
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_PROCESSES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+READER: dict[str, str] = {}
+"""The option ``reader`` of all that ``options`` makes, in tests marked ``both_readers``."""
 PLAIN_COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 Batches = dict[int, list[Row]]
@@ -113,7 +115,7 @@ def options(broker: Cluster, topic: str, **more: Any) -> dict[str, str]:
         "startingOffsets": "earliest",
     }
     changed = {name.replace("__", "."): None if value is None else str(value) for name, value in more.items()}
-    return {name: value for name, value in {**given, **changed}.items() if value is not None}
+    return {name: value for name, value in {**given, **READER, **changed}.items() if value is not None}
 
 
 class Stream:
