@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from sparkcohort.streaming.installation import jar_path
 from tests.kit import consumer_groups, interpreters, processes
 from tests.kit.broker import Broker
 from tests.kit.connect_server import connect_server
@@ -36,13 +37,22 @@ class Remote:
         self.url, self.directory, self.run = url, directory, run
 
 
+BY_READER = {
+    "jvm": "the JVM reads the agents' rows",
+    "python": "Python workers read the agents' rows, since Spark does not",
+}
+"""What the server's log says of each group."""
+WITHOUT_JAR = pytest.mark.parametrize("remote", ["python"], indirect=True)
+
+
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    """One server for all tests here."""
+def remote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    """A server for all tests of a reader; nothing brings Cohort's jar to one but its own settings."""
     directory, run = tmp_path_factory.mktemp("connect"), uuid.uuid4().hex
     env = environment(directory, run) | {"COHORT_HOME": str(directory / "home")}
+    conf = {"spark.jars": str(jar_path())} if request.param == "jvm" else {}
     try:
-        with connect_server(directory, env) as url:
+        with connect_server(directory, env, conf) as url:
             yield Remote(url, directory, run)
         wait_until(lambda: not processes.marked(run), 20, "the end of every process of the server")
     finally:
@@ -67,7 +77,10 @@ ALL = {(partition, offset) for partition in range(PARTITIONS) for offset in rang
 
 
 @pytest.mark.timeout(500)
-def test_a_client_without_cohort_reads_with_it(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("remote", "reads"), BY_READER.items(), indirect=["remote"])
+def test_a_client_without_cohort_reads_with_it(
+    remote: Remote, reads: str, broker: Broker, topic: str, tmp_path: Path
+) -> None:
     """Batch reads, a stream to files and one to foreachBatch: every record once, and the groups at the end of the log."""
     broker.fill(topic, RECORDS, PARTITIONS)
     python = interpreters.without_cohort(tmp_path / "client")
@@ -81,7 +94,9 @@ def test_a_client_without_cohort_reads_with_it(remote: Remote, broker: Broker, t
     assert "option no.such is unknown" in said["refused"]
     assert places(tmp_path / "files") == places(tmp_path / "batches") == ALL
     assert len(list((tmp_path / "batches").iterdir())) >= 3
+    log = (remote.directory / "server.log").read_text()
     for group in (f"{topic}-files", f"{topic}-batches"):
+        assert f"group {group}: {reads}" in log
         rows = consumer_groups.describe(broker.bootstrap, group)
         assert [(row.partition, row.lag) for row in rows] == [(number, 0) for number in range(PARTITIONS)]
 
@@ -109,6 +124,7 @@ def {view}() -> DataFrame:
 
 
 @pytest.mark.timeout(500)
+@WITHOUT_JAR
 def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A streaming table, the documents', which the second run goes on with, and a view of a batch read, which each run makes anew."""
     broker.admin.create_topic(topic, PARTITIONS)
@@ -163,6 +179,7 @@ def registered(url: str) -> str:
 
 
 @pytest.mark.timeout(300)
+@WITHOUT_JAR
 def test_register_asks_the_server(remote: Remote, tmp_path: Path) -> None:
     """It is content with one whose Python has Cohort, and says of another what to do there."""
     log = remote.directory / "server.log"

@@ -77,6 +77,7 @@ class Demo:
         self.record: dict[str, object] = {}
         """What ``picture`` draws: who owned what before and after the kill, and when records were delivered."""
         self._moved: frozenset[int] = frozenset()
+        self._slots: dict[str, int] = {}
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -103,6 +104,8 @@ class Demo:
             try:
                 self._stream(spark.EXECUTORS, kill_executor)
                 self._watch.refresh()
+                self._slots = spark.slots_read(self._query)
+                self.screen.say(f"the {'JVM' if self._slots else 'Python workers'} read the agents' rows")
             finally:
                 self.screen.phase("stopping the query and Spark")
                 self._producer.stop()
@@ -230,6 +233,8 @@ class Demo:
             usual_gap_ms=longest_gap(deliveries, stayed, killed.at_ms - 5_000, killed.at_ms - 1),
             committed_equals_end=self._committed == last == self._ends,
             generation=status["generation"],
+            slots_by_jvm=self._slots.get("slotsByAgent", 0),
+            slots_by_python=self._slots.get("slotsByPython", 0),
             agents_left=self._agents_left(),
             seconds=round(self.screen.seconds, 1),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sparkcohort.streaming.installation import jar_path
 from tools.demo import flights
 from tools.recommended import recommended
 from tools.spark import session
@@ -28,7 +29,14 @@ QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 def cluster(directory: Path) -> AbstractContextManager[SparkSession]:
     """A Spark session whose executors are processes of their own; gone, with its JVM and files, at the end."""
-    return session(f"standalone[{EXECUTORS}]", directory, recommended(), QUICK)
+    return session(f"standalone[{EXECUTORS}]", directory, recommended() | {"spark.jars": str(jar_path())}, QUICK)
+
+
+def slots_read(query: StreamingQuery) -> dict[str, int]:
+    """How many slots each reader has read, by Spark's last progress event; empty where Python workers alone read."""
+    progress = query.lastProgress
+    metrics = progress["sources"][0]["metrics"] if progress else {}
+    return {name: int(value) for name, value in metrics.items() if name.startswith("slots")}
 
 
 def stream(

@@ -24,6 +24,8 @@ LABELS: Final = {
     "usual_gap_ms": "the same in the 5 s before the kill (ms)",
     "committed_equals_end": "committed in Kafka = end delivered, every partition",
     "generation": "generation",
+    "slots_by_jvm": "slots that the JVM read from agents",
+    "slots_by_python": "slots that a Python worker read",
     "agents_left": "agent processes left behind",
     "seconds": "seconds in all",
 }
@@ -45,6 +47,8 @@ class Verdict:
     usual_gap_ms: int | None
     committed_equals_end: bool
     generation: int
+    slots_by_jvm: int
+    slots_by_python: int
     agents_left: int
     seconds: float
 
