@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate chaos optimum model fuzz demo bench bench-assignors wheel wheels wheel-tools clean
+.PHONY: help venv jars jdk hosts prometheus chromium classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate chaos optimum model fuzz demo bench bench-assignors wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -30,6 +30,9 @@ hosts: ## the programs with which one test makes a network of its own
 
 prometheus: ## Prometheus and promtool, with which rules and dashboard are tested
 	@tools/bootstrap.sh prometheus
+
+chromium: ## Debian's Chromium, in which the live page is tested
+	@tools/bootstrap.sh chromium
 
 classes: venv jars ## archives of the classes of Spark and the broker: JVMs of tests start with half the CPU
 	@$(BIN)/python -P -m tests.kit.class_archives
@@ -57,7 +60,7 @@ reached: venv ## which lines of the product a tier reaches, in every process: TI
 test-unit: venv ## the pure tests only
 	@$(PYTEST) tests/unit $(ARGS)
 
-test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only
+test-e2e: venv jars hosts prometheus chromium classes ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
 
 parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both formats, compared; with each reader

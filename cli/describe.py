@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,6 +33,7 @@ Examples:
   cohort describe --group billing --member executor-3 --verbose
   cohort describe --group billing --members --verbose
   cohort describe --state --output json | jq '.[].state'
+  cohort describe --whole | jq '.[].problems'       what is wrong, as the page shows it
 """
 
 
@@ -69,6 +71,7 @@ class RowFilter:
 @click.option("--members", is_flag=True, help="List the members instead of the partitions.")
 @click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
 @click.option("--verbose", is_flag=True, help="More columns.")
+@click.option("--whole", is_flag=True, help="Print the whole document, which the page shows, as JSON.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
 @click.option("--member", metavar="MEMBER", help="Only what this CONSUMER-ID or CLIENT-ID owns.")
 @click.option("--min-lag", type=click.IntRange(min=0), metavar="N", help="Only partitions at least N records behind.")
@@ -79,6 +82,7 @@ def describe_command(
     members: bool,
     state: bool,
     verbose: bool,
+    whole: bool,
     topics: tuple[str, ...],
     member: str | None,
     min_lag: int | None,
@@ -96,10 +100,16 @@ def describe_command(
         raise click.UsageError("--min-lag and --sort are for partitions: not with --members or --state.", context)
     if state and (topics or member):
         raise click.UsageError("--topic and --member are not for --state.", context)
+    if whole:
+        if members or state or verbose or topics or member or min_lag is not None or sort is not None:
+            raise click.UsageError("--whole goes with --group only.", context)
+        documents, failures = ask_runs(group_id, status_of)
+        click.echo(json.dumps(documents, indent=2))
+        return printing.print_answers((), failures, output)
     table = "members" if members else "state" if state else "offsets"
     row_filter = RowFilter(topics, member, min_lag, sort or "partition")
     answers, failures = ask_runs(group_id, lambda run: _run_view(run, status_of(run), table, verbose, row_filter))
-    printing.print_answers(answers, failures, output)
+    return printing.print_answers(answers, failures, output)
 
 
 def _run_view(run: Connection, status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:
@@ -107,7 +117,8 @@ def _run_view(run: Connection, status: dict[str, Any], table: str, verbose: bool
         view = views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
     else:
         view = _table(status, table, verbose, row_filter)
-    return replace(view, notes=views.notes(status), totals=(*views.batch(status), *view.totals))
+    page = (f"{status['group']}, live page: {run.page}",) if run.page else ()
+    return replace(view, notes=views.notes(status), totals=(*views.batch(status), *view.totals, *page))
 
 
 def _table(status: dict[str, Any], table: str, verbose: bool, row_filter: RowFilter) -> views.View:

@@ -1,7 +1,8 @@
-"""Grafana's dashboard, and Prometheus' rules with their tests: files that ``cohort dashboards write`` and ``rules write`` copy.
+"""Grafana's dashboard, Prometheus' rules with their tests, and the live page of the driver's port: files, nothing that runs.
 
-``cohort.json`` is made by ``tools/dashboards``; ``rules/cohort.yml`` is written by hand, and ``rules/cohort_test.yml``, about
-the group ``billing``.  Nothing here runs.
+``cohort dashboards write`` and ``cohort rules write`` copy the first two.  ``cohort.json`` is made by ``tools/dashboards``;
+``rules/cohort.yml`` is written by hand, and ``rules/cohort_test.yml``, about the group ``billing``.  ``page/`` is served as
+one document; its ``runbook.json`` is made of docs/operate/on-call.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ TESTED_GROUP: Final = "billing"
 DASHBOARD: Final = "cohort.json"
 RULES: Final = "rules/cohort.yml"
 RULES_TEST: Final = "rules/cohort_test.yml"
+PAGE: Final = "page/page.html"
+PAGE_STYLE: Final = "page/page.css"
+PAGE_SCRIPTS: Final = ("page/model.js", "page/lanes.js", "page/panels.js", "page/page.js")
+"""In the order in which they are joined."""
+RUNBOOK_WORDS: Final = "page/runbook.json"
 
 
 def text(name: str) -> str:

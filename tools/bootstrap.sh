@@ -10,6 +10,7 @@
 #   tools/bootstrap.sh oldest  .venv-oldest: the same with the oldest dependencies that pyproject.toml allows
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
 #   tools/bootstrap.sh prometheus  Prometheus and promtool, in .cache/prometheus, with which rules and dashboard are tested
+#   tools/bootstrap.sh chromium  Debian's Chromium, in which the live page is tested
 #   tools/bootstrap.sh wheels  .venv-wheels: the compiler and the auditors of the wheels that ship
 #   tools/bootstrap.sh foreign  in .cache/foreign: an emulator, a Python for ARM, and musl, which load those wheels
 #   tools/bootstrap.sh uv ...  uv with these arguments, and the certificates that pip has
@@ -309,6 +310,11 @@ prometheus() { # unpacked, not installed: Debian's package starts a server
   mv "$CACHE/prometheus.part" "$CACHE/prometheus"
 }
 
+chromium() {
+  if have chromium; then return; fi
+  apt_install chromium fonts-dejavu-core || die "needs Chromium (for the tests only): install chromium"
+}
+
 debs_of() { # debs_of ARCHITECTURE FOLDER PACKAGE... : unpacked there; the machine's own lists and packages stay as they are
   local apt=$CACHE/foreign.part/apt-$1 folder=$2
   local options=(-q -o "APT::Architecture=$1" -o "APT::Architectures::=$1" -o APT::Sandbox::User=root
@@ -346,7 +352,7 @@ if [ "${1:-}" = uv ]; then
   trust_same_certificates
   exec "$UV" "${@:2}"
 fi
-if [ $# = 0 ]; then die "say what: venv, jar, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus, uv"; fi
+if [ $# = 0 ]; then die "say what: venv, jar, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus, chromium, uv"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
@@ -361,6 +367,7 @@ for part in "$@"; do
     wheels) wheels ;;
     foreign) foreign ;;
     prometheus) prometheus ;;
-    *) die "no such part: $part (venv, jar, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus)" ;;
+    chromium) chromium ;;
+    *) die "no such part: $part (venv, jar, newest, oldest, wheels, yyjson, foreign, java, jdk, jars, hosts, prometheus, chromium)" ;;
   esac
 done

@@ -78,6 +78,23 @@ def alerts_table() -> str:
     return table("alert | severity | after", rows)
 
 
+def runbook_words() -> str:
+    """What each alert means and what to do, by its name, in the words of on-call.md, for the page."""
+    chapter = (DOCS / "operate/on-call.md").read_text().partition("\n## Alerts\n")[2]
+    words = {}
+    for alert in alerts():
+        paragraph = re.split(r"\n##+ ", chapter.partition(f"### {alert.name}\n")[2])[0]
+        plain = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", re.sub(r"```.*?```\n*", "", paragraph, flags=re.DOTALL))
+        meaning, _, remedy = (part.replace("*", "").strip() for part in plain.partition("**Do** "))
+        words[alert.name] = {
+            "severity": alert.severity,
+            "meaning": meaning,
+            "do": remedy,
+            "link": f"docs/operate/on-call.md#{alert.name.lower()}",
+        }
+    return json.dumps(words, indent=1, ensure_ascii=False) + "\n"
+
+
 def recordings_table() -> str:
     """Every recording rule, a row each."""
     return table("recorded as | meaning", ((f"`{each.name}`", each.meaning) for each in recordings()))
@@ -216,6 +233,7 @@ KAFKAS_SETTINGS: Final = "## Kafka's own client settings"
 REQUIRED: Final = ("kafka.bootstrap.servers", "subscribe", "group.id")
 FILES: Final[dict[Path, Callable[[], str]]] = {
     ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
+    ROOT / "dashboards/page/runbook.json": runbook_words,
     SAMPLE: properties_sample,
     DOCS / "images/kill.svg": lambda: picture(json.loads((DOCS / "images/kill.json").read_text())),
 }

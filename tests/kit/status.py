@@ -69,6 +69,9 @@ def a_status(**changes: Any) -> dict[str, Any]:
         },
         "query": {"id": "q1", "name": "bills", "offsets_behind_latest": {"min": 0, "max": 50, "avg": 16.5}},
         **_delivered(),
+        "now": 1_795_000_100.0,
+        "flow": {"in": 120.0, "out": 80.0, "samples": [[1_795_000_099.0, 120.0, 80.0, 50, 7.5]]},
+        "problems": [],
         **changes,
     }
 

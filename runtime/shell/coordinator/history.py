@@ -57,6 +57,14 @@ class Entry:
     giving_up: Mapping[TopicPartition, str]
     routes: summary.Routes
     removed: tuple[tuple[str, str], ...] = ()
+    cause: str = ""
+
+    @cached_property
+    def kept_count(self) -> int:
+        """How many partitions have the owner that they had."""
+        owners = {tp: name for name, partitions in self.done.assignment.items() for tp in partitions}
+        former = self.done.previous_assignment.items()
+        return sum(owners.get(tp) == name for name, partitions in former for tp in partitions)
 
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
@@ -125,7 +133,8 @@ class History:
             result = f"failed: {self._failure[1]}"
         routes = summary.routes(done, self._owners)
         self._owners |= {tp: name for name, partitions in done.assignment.items() for tp in partitions}
-        entry = Entry(done, self._wall(), result, dict(giving_up), routes, tuple(self._removed))
+        cause = summary.with_names(str(done.reason), self._names, lambda name: f"executor-{self._names[name][0]}")
+        entry = Entry(done, self._wall(), result, dict(giving_up), routes, tuple(self._removed), cause)
         self._entries.append(entry)
         self._removed.clear()
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms, len(entry.moved))

@@ -21,6 +21,8 @@ def history(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [
         {
             **_facts(entry),
+            "cause": entry.cause,
+            "kept": entry.kept_count,
             "started_ms": entry.done.started_ms,
             "moved": _plain(entry.moved),
             "revoked": _plain(entry.revoked),

@@ -14,6 +14,7 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_journal import Predecessor, RunIdentity
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
@@ -109,18 +110,23 @@ class GroupRun:
         coordinator.topics_changed()  # what changed since it started
         ending.add(Order.JOURNAL, lambda: coordinator.close_journal(keep=may_run_again()))
         self._open_port()
-        options = self._options
+        options, page = self._options, ""
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.driver.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
 
             metrics = MetricsEndpoint(
-                options.metrics_address, options.metrics_port, self.status, options.metrics_partitions
+                options.metrics_address,
+                options.metrics_port,
+                self.status,
+                options.metrics_partitions,
+                partial(reports.rebalance_details, coordinator.history),
             )
             ending.add(Order.PORTS, metrics.close)
             metrics.start()
+            page = metrics.page
         ending.open(
             Order.SECRETS,
-            lambda: connection_file.write(options.group_id, options.group_instance_id, self.endpoint),
+            lambda: connection_file.write(options.group_id, options.group_instance_id, self.endpoint, page),
             _remove,
         )
         log.info(

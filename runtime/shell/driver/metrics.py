@@ -1,4 +1,4 @@
-"""The metrics endpoint: the status of a run as Prometheus metrics, on a port of the driver.
+"""The driver's port: the status of a run as Prometheus metrics, and the live page (``live_page``).
 
 Each scrape gets a new status (``status``); nothing is counted here.
 """
@@ -6,15 +6,15 @@ Each scrape gets a new status (``status``); nothing is counted here.
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-from wsgiref.types import StartResponse
-from wsgiref.types import WSGIApplication as Application
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.metrics_core import (
@@ -27,8 +27,10 @@ from prometheus_client.registry import Collector
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
+from sparkcohort.runtime.shell.driver.live_page import MOST, STREAMS, LivePage
 from sparkcohort.runtime.shell.driver.metric_specs import COHORT_UP, METRICS, MetricSpec
 from sparkcohort.runtime.shell.driver.metric_values import MOST_PARTITIONS, Samples, Status, values
+from sparkcohort.runtime.shell.rpc.process_identity import current_place
 from sparkcohort.runtime.shell.rpc.threads import in_context
 
 log = logging.getLogger("sparkcohort.metrics")
@@ -37,8 +39,8 @@ POLL_S: Final = 0.1
 """How often the loop checks whether the endpoint is closed."""
 READ_S: Final = 10.0
 """How long a silent client keeps its thread: Prometheus' default scrape_timeout."""
-MOST: Final = 16
-"""One more connection is closed at once: a thread that waits for the coordinator can't be ended."""
+CONNECTIONS: Final = STREAMS + 2 * MOST
+"""One more is closed at once."""
 
 
 class StatusCollector(Collector):
@@ -93,9 +95,13 @@ class _ScrapeHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
         """Log nothing for a scrape."""
 
+    def get_stderr(self) -> Any:
+        """A viewer that reads too slowly is dropped without a traceback."""
+        return io.StringIO()
+
 
 class _MetricsServer(ThreadingMixIn, WSGIServer):
-    """A thread for each scrape, ``MOST`` at a time."""
+    """A thread for each connection, ``CONNECTIONS`` at a time."""
 
     daemon_threads = True
     allow_reuse_port = False  # a second endpoint on the port is an error, not a lottery
@@ -103,7 +109,7 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], family: int) -> None:
         """Bind and listen.  Raises OSError."""
         self.address_family = family
-        self._free = threading.Semaphore(MOST)
+        self._free = threading.Semaphore(CONNECTIONS)
         super().__init__(address, _ScrapeHandler)
 
     def server_bind(self) -> None:
@@ -132,9 +138,10 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
 
 
 class MetricsEndpoint:
-    """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``.
+    """Serves metrics and page over HTTP on ``address:port`` from ``start`` to ``close``.
 
-    ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.
+    ``status`` gives the run's document, ``rebalance`` one of its rebalances by generation; both may be called from any thread.
+    Port 0 takes a free one.
     """
 
     def __init__(
@@ -143,12 +150,14 @@ class MetricsEndpoint:
         port: int,
         status: Callable[[], Status],
         most_partitions: int = MOST_PARTITIONS,
+        rebalance: Callable[[int], Status] = lambda _: {"known": []},
     ) -> None:
         self._address = address
         self.port = port
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(StatusCollector(status, most_partitions))
-        self._status = status
+        self._status, self._rebalance = status, rebalance
+        self._application: LivePage | None = None
         self._server: _MetricsServer | None = None
 
     def start(self) -> None:
@@ -159,41 +168,28 @@ class MetricsEndpoint:
         except (OSError, UnicodeError) as error:
             os_error = error if isinstance(error, OSError) else OSError("not a host name")
             raise _refused(self._address, self.port, os_error) from None
-        self._server.set_app(_with_health(make_wsgi_app(self._registry), self._status))
+        loopback = ip_address(host).is_loopback
+        self._application = LivePage(make_wsgi_app(self._registry), self._status, self._rebalance, loopback=loopback)
+        self._server.set_app(self._application)
         self.port = self._server.server_port
         loop = in_context(self._server.serve_forever, POLL_S)
         threading.Thread(target=loop, name="cohort-metrics", daemon=True).start()
-        log.info("metrics of the group at http://%s/metrics", joined(self._address, self.port))
+        log.info("the group's page is at %s, its metrics at /metrics", self.page)
+
+    @property
+    def page(self) -> str:
+        """The address of the page, as a browser on this host asks for it."""
+        unspecified = self._address in ("0.0.0.0", "::")  # noqa: S104  compared with, not listened on
+        return f"http://{joined(current_place().host if unspecified else self._address, self.port)}/"
 
     def close(self) -> None:
         """Stop serving and close the socket, if started."""
+        if self._application is not None:
+            self._application.close()
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
             server.server_close()
-
-
-def _with_health(metrics: Application, status: Callable[[], Status]) -> Application:
-    """``/healthz`` beside the metrics: 200 as long as the coordinator answers and its driver is the group's."""
-
-    def serve(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
-        if environ.get("PATH_INFO") != "/healthz":
-            return metrics(environ, start)
-        wrong = _what_is_wrong(status)
-        start("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"{wrong or 'ok'}\n".encode()]
-
-    return serve
-
-
-def _what_is_wrong(status: Callable[[], Status]) -> str:
-    try:
-        current = status()
-    except (CohortError, TimeoutError, OSError) as error:
-        return f"the coordinator does not answer: {str(error) or type(error).__name__}"
-    if not current:
-        return "the query is ending"
-    return "a newer driver has taken the group over" if current["fenced"] else ""
 
 
 def _refused(address: str, port: int, error: OSError) -> OptionError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,9 +16,11 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import status
+from sparkcohort.runtime.shell.driver.flow_meter import FlowMeter
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
+from sparkcohort.runtime.shell.driver.problems import ProblemWatch
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.rpc.resources import ProcessFigures, process_figures
@@ -45,6 +48,7 @@ class RunStatus:
         self._log_ends, self._commits, self._plans, self._progress = log_ends, commits, plans, progress
         self._instance_id, self._service = options.group_instance_id, service
         self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
+        self._flow, self._problems = FlowMeter(), ProblemWatch()
         committed_only = options.kafka.get("isolation.level") == "read_committed"
         self._lookup = LogLookup(log_ends, committed_only=committed_only)
 
@@ -71,7 +75,7 @@ class RunStatus:
         ages_ms = self._service.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
         starts, transactions = self._lookup.starts(), self._lookup.open_transactions()
         membership = self._commits.membership
-        return status.build(
+        document = status.build(
             self._coordinator,
             self._plans,
             status.LogView(committed, announced, snapshot, starts, ages_ms, transactions),
@@ -89,6 +93,7 @@ class RunStatus:
             cut_off=self._abilities.described(),
             reasons=self._reasons,
         )
+        return status.with_problems(document, self._flow, self._problems, time.time())
 
     def seconds_behind(self) -> float | None:
         """The age of the oldest record that is not committed, by the logs' ends as last heard; None where an owner has not told."""

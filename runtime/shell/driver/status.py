@@ -1,4 +1,4 @@
-"""The status of a run as one JSON-able value, for ``cohort describe``, the metrics and the demo's live view.
+"""The status of a run as one JSON-able value, for ``cohort describe``, the metrics and the page (``document`` has its schema).
 
 ``reports`` has the history: rebalances and members' timelines.
 """
@@ -19,6 +19,8 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
+from sparkcohort.runtime.shell.driver.flow_meter import FlowMeter
+from sparkcohort.runtime.shell.driver.problems import ProblemWatch
 
 
 class LogView(NamedTuple):
@@ -90,6 +92,12 @@ def build(
         **driver._asdict(),
         "audit": {name: getattr(audit, name) for name in audit.__slots__},
     }
+
+
+def with_problems(status: dict[str, Any], flow: FlowMeter, problems: ProblemWatch, now: float) -> dict[str, Any]:
+    """The status with what needs its past: how records flow, and since when something is wrong; ``now`` since 1970."""
+    status |= {"now": now, "flow": flow.measured(status, now)}
+    return {**status, "problems": problems.rows(status, now)}
 
 
 def _members(coordinator: Coordinator, group: Group) -> list[dict[str, Any]]:

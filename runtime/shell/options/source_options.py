@@ -335,12 +335,12 @@ class SourceOptions:
     metrics_port: int | None = stream_option(
         "metrics.port",
         "integer",
-        "port of the Prometheus endpoint; none: no endpoint",
+        "port of the live page and of the Prometheus endpoint; none: neither",
         maximum=65535,
         example="9404",
     )
     metrics_address: str = stream_option(
-        "metrics.address", "host", "address that the Prometheus endpoint listens on", default="127.0.0.1"
+        "metrics.address", "host", "address that live page and metrics listen on", default="127.0.0.1"
     )
     metrics_partitions: int = stream_option(
         "metrics.partitions",

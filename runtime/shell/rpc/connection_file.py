@@ -40,6 +40,7 @@ class Connection:
     run: Run
     place: Place
     version: str = ""  # of the run's sparkcohort; "" of older ones
+    page: str = ""  # address of its live page; "" without one
 
     def __str__(self) -> str:
         """For people."""
@@ -63,6 +64,7 @@ class _Content(msgspec.Struct):
     key: str
     token: str
     version: str = ""
+    page: str = ""
 
 
 _CONTENT = msgspec.json.Decoder(_Content)
@@ -84,8 +86,8 @@ def home() -> Path:
         raise CohortError("this user has no home directory: set COHORT_HOME to a folder of its own") from None
 
 
-def write(group_id: str, instance_id: str, run: Run) -> Path | None:
-    """Write this process's connection file, whole or not at all.
+def write(group_id: str, instance_id: str, run: Run, page: str = "") -> Path | None:
+    """Write this process's connection file, whole or not at all; ``page`` is the address of its live page.
 
     Returns None after one warning where it can't be written: a query must not fail for that.
     """
@@ -103,6 +105,7 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
         certificate=credentials.certificate.decode(),
         key=credentials.key.decode(),
         token=credentials.token,
+        page=page,
     )
     try:
         path = home() / f"{run.run_id}.json"
@@ -228,7 +231,7 @@ def _read(path: Path) -> Connection | None:
         return None
     secrets = (content.authority.encode(), content.certificate.encode(), content.key.encode(), content.token)
     run = Run(content.run_id, None, content.port, Credentials(*secrets))
-    return Connection(content.group_id, content.instance_id, content.pid, run, place, content.version)
+    return Connection(content.group_id, content.instance_id, content.pid, run, place, content.version, content.page)
 
 
 def _remove_stale(path: Path, file: os.stat_result) -> None:

@@ -16,8 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.driver import metrics
+from sparkcohort.runtime.shell.driver.live_page import MOST
 from sparkcohort.runtime.shell.driver.metric_specs import METRICS
-from sparkcohort.runtime.shell.driver.metrics import MOST, MetricsEndpoint
+from sparkcohort.runtime.shell.driver.metrics import MetricsEndpoint
 from tests.kit.status import a_status
 from tests.kit.waiting import hold_for, wait_until
 

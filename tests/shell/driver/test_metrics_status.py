@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparkcohort.cli import views
@@ -28,7 +29,10 @@ from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.driver import status
+from sparkcohort.runtime.shell.driver.document import Document
+from sparkcohort.runtime.shell.driver.flow_meter import FlowMeter
 from sparkcohort.runtime.shell.driver.metric_values import values
+from sparkcohort.runtime.shell.driver.problems import ProblemWatch
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 
@@ -62,7 +66,7 @@ def built(coordinator: Coordinator, plans: PlanRegistry | None = None) -> dict[s
     snapshot = Snapshot(
         ends={ZERO: 150}, unreachable={ONE: "broker 3 does not answer"}, partitions=frozenset({ZERO, ONE})
     )
-    return status.build(
+    made = status.build(
         coordinator,
         plans or PlanRegistry(),
         status.LogView({ZERO: 100}, {ZERO: 120}, snapshot, {ZERO: 30}, {ZERO: 2_500}),
@@ -70,6 +74,13 @@ def built(coordinator: Coordinator, plans: PlanRegistry | None = None) -> dict[s
         driver=status.DriverFigures(a_status()["commits"]),
         late={ZERO: "its leader is slow"},
     )
+    return status.with_problems(made, FlowMeter(), ProblemWatch(), 1_795_000_100.0)
+
+
+def test_it_is_the_document_of_the_schema(coordinator: Coordinator) -> None:
+    """What the page, ``describe()`` and ``cohort describe --whole`` give: of the run, and of the example in tests/kit."""
+    for document in (built(coordinator), a_status()):
+        msgspec.convert(json.loads(json.dumps(document)), Document)
 
 
 def test_it_has_the_keys_that_the_tests_of_its_users_assume(coordinator: Coordinator) -> None:
