@@ -70,10 +70,10 @@ class Lanes {
     const names = new Map(status.members.map((member) => [member.member_id, member.client_id])), past = new Map();
     for (const done of status.rebalances) {
       if (status.now - done.at > TRACE_S) continue;
-      const moved = new Set(done.moved.map(([topic, number]) => `${topic}-${number}`));
+      const moved = new Set([...done.moved, ...done.revoked].map(([topic, number]) => `${topic}-${number}`));
       for (const [id, pairs] of Object.entries(done.before)) for (const [topic, number] of pairs) {
         const key = `${topic}-${number}`;
-        if (moved.has(key)) past.set(key, [names.get(id) ?? "a former executor", done.at]);
+        if (moved.has(key)) past.set(key, [names.get(id) ?? id.replace(/(-[0-9a-f]+){2}-\d+$/, ""), done.at]);
       }
     }
     return past;

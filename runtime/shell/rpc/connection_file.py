@@ -22,6 +22,7 @@ import msgspec
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.rpc.notebook import GroupDocument, RebalanceRows
 from sparkcohort.runtime.shell.rpc.process_identity import Place, current_place, started
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 
@@ -177,16 +178,16 @@ def name_others(connections: list[Connection]) -> str:
     return f"; on other hosts or containers with this home: {', '.join(map(str, connections))}" if connections else ""
 
 
-def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
-    """A live group of this host as Python values: state, members, partitions, the rebalance under way.
+def describe(group_id: str, instance_id: str | None = None) -> GroupDocument:
+    """A live group of this host as Python values: state, members, partitions, rebalances, what is wrong.
 
-    For a notebook; the keys are those of ``status.build``.  ``instance_id`` chooses among runs that share a group.
+    A notebook shows it, and its ``rebalances``, as the live page does.  ``instance_id`` chooses among runs that share a group.
     Raises CohortError: no such group here, several runs without an ``instance_id``, no answer, the query is ending.
     """
     run = find_one(group_id, instance_id)
     if not (status := fetch_status(run)):
         raise CohortError(f"group {group_id}: the query is ending", "COORDINATOR_NOT_AVAILABLE")
-    return status
+    return GroupDocument(status, rebalances=RebalanceRows(status["rebalances"]))
 
 
 def find_one(group_id: str, instance_id: str | None = None) -> Connection:
