@@ -162,7 +162,7 @@ def test_an_own_assignor_by_its_dotted_name(cohort: Cohort, monkeypatch: pytest.
     assert (seen["assignor"], seen["moved"], seen["spread"]) == ("last", 3, 6)
     wrong = cohort("--assignor", "mine_whatif.Lost")
     assert (wrong.status, wrong.out, wrong.err.count("\n")) == (2, "", 1)
-    assert "did you mean mine_whatif.Last?" in wrong.err
+    assert "mine_whatif.Lost" in wrong.err and "ship its file with --py-files" in wrong.err
 
 
 def test_a_long_list_is_cut(cohort: Cohort) -> None:
