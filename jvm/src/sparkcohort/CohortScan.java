@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.StructType;
 final class CohortScan implements Scan {
   private final BatchPlans.Read batch;
   private final String description;
-  private boolean streamed;
+  private boolean isColumnar;
 
   CohortScan(BatchPlans.Read batch, String description) {
     this.batch = batch;
@@ -33,14 +33,14 @@ final class CohortScan implements Scan {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    streamed = true;
     MicroBatchStream stream = batch.plans().python().scan(batch.columns(), batch.options()).toMicroBatchStream(checkpoint);
-    return PythonSource.isStream(stream) ? new CohortStream(batch.plans().python(), stream, readSchema()) : stream;
+    isColumnar = PythonSource.isStream(stream);
+    return isColumnar ? new CohortStream(batch.plans().python(), stream, readSchema()) : stream;
   }
 
-  /** A stream's slots come in columns.  For a batch, to leave it to its partitions would have Spark plan what it only explains. */
+  /** A stream's slots come in columns.  To leave it to the partitions would have Spark plan what it only looks at. */
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return streamed ? ColumnarSupportMode.PARTITION_DEFINED : ColumnarSupportMode.UNSUPPORTED;
+    return isColumnar ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
   }
 }
