@@ -177,7 +177,7 @@ def test_progress_events_have_the_readers_metrics(
             if any(int(metrics["slotsByAgent"]) and "maxSecondsBehindLatest" in metrics for metrics in told):
                 break
     last = told[-1]
-    assert sum(int(last[name]) for name in ("slotsByAgent", "slotsByPython")) >= len(told)
+    assert sum(int(last[name]) for name in ("slotsByAgent", "slotsDirectly", "slotsByPython")) >= len(told)
     assert int(last["slotsByAgent"]) > 0
     assert 0 <= float(last["maxSecondsBehindLatest"]) < 60
     assert (last["maxOffsetsBehindLatest"], last["partitionsHeld"]) == ("0", "0")

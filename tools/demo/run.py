@@ -233,7 +233,7 @@ class Demo:
             usual_gap_ms=longest_gap(deliveries, stayed, killed.at_ms - 5_000, killed.at_ms - 1),
             committed_equals_end=self._committed == last == self._ends,
             generation=status["generation"],
-            slots_by_jvm=self._slots.get("slotsByAgent", 0),
+            slots_by_jvm=self._slots.get("slotsByAgent", 0) + self._slots.get("slotsDirectly", 0),
             slots_by_python=self._slots.get("slotsByPython", 0),
             agents_left=self._agents_left(),
             seconds=round(self.screen.seconds, 1),
