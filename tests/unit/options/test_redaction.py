@@ -132,3 +132,10 @@ def test_a_registrys_address_loses_its_login_alone() -> None:
     settings = RegistrySettings({"url": "http://e:r@registry.example.org:8081"})
     assert settings.place == "http://[redacted]@registry.example.org:8081"
     assert settings.redacted("http://e:r@registry: error") == "http://[redacted]@registry: error"
+
+
+def test_a_registrys_password_is_a_secret_as_it_is_decoded_too() -> None:
+    """An address has it with escapes, an error may have it without."""
+    settings = RegistrySettings({"url": "http://e:p%40ss-w0rd@registry.example.org:8081"})
+    for password in ("p%40ss-w0rd", "p@ss-w0rd"):
+        assert settings.redacted(f"no login with {password}") == f"no login with {REDACTED}"
