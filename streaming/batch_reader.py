@@ -75,14 +75,13 @@ class CohortBatchReader(DataSourceReader):
         if has_own_provider(source.kafka):
             find_pyfiles()
         scan = self._scan or BatchScan()
-        planned = msgspec.json.decode(scan.plan, type=BatchRanges) if scan.plan else None
-        for warning in (
-            () if planned else (*source.warnings, *spark_settings.token_warnings(spark_settings.of_application()))
-        ):
-            log.warning("%s", warning)
-        for note in () if planned else source.notes:
-            log.info("%s", note)
-        plan, first_offsets = batch_ranges(source, planned, times_of_bound(scan.bound))
+        earlier = msgspec.json.decode(scan.plan, type=BatchRanges) if scan.plan else None
+        if not earlier:  # else the first scan has said it
+            for warning in (*source.warnings, *spark_settings.token_warnings(spark_settings.of_application())):
+                log.warning("%s", warning)
+            for note in source.notes:
+                log.info("%s", note)
+        plan, first_offsets = batch_ranges(source, earlier, times_of_bound(scan.bound))
         tasks = task_ranges(
             (narrow_range(scan.bound, each, first_offsets) for each in plan.ranges),
             min_partitions=source.min_partitions,

@@ -11,15 +11,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What Python planned for the scans of one {@code load()}: the first plan fixes the ranges of all. */
 final class BatchPlans {
-  private static final int KEPT = 64; // a batch that is joined with a stream is scanned in each micro-batch
+  private static final int MOST_PLANS = 64; // a batch that is joined with a stream is scanned in each micro-batch
 
   private final PythonSource python;
   private final StructType schema;
-  private final Map<Read, Batch> planned =
-      new LinkedHashMap<>(KEPT, 0.75f, true) {
+  private final Map<Read, Batch> batches =
+      new LinkedHashMap<>(MOST_PLANS, 0.75f, true) {
         @Override
         protected boolean removeEldestEntry(Map.Entry<Read, Batch> eldest) {
-          return size() > KEPT;
+          return size() > MOST_PLANS;
         }
       };
   private String ranges = "";
@@ -38,11 +38,11 @@ final class BatchPlans {
   }
 
   synchronized Batch batch(Read read) {
-    return planned.computeIfAbsent(read, this::plan);
+    return batches.computeIfAbsent(read, this::plan);
   }
 
   private Batch plan(Read read) {
-    PythonSource.Planned plan = python.plan(read.columns(), read.options(), read.request().deepCopy().put("plan", ranges).toString());
+    PythonSource.ScanPlan plan = python.plan(read.columns(), read.options(), read.request().deepCopy().put("plan", ranges).toString());
     ranges = plan.ranges();
     return plan.batch();
   }

@@ -56,24 +56,24 @@ final class CohortScanBuilder implements SupportsPushDownV2Filters, SupportsPush
   @Override
   public void pruneColumns(StructType required) {
     boolean corruptToo = Arrays.stream(required.fieldNames()).anyMatch(name -> !OF_KAFKA.contains(lower(name)));
-    List<StructField> kept = new ArrayList<>();
+    List<StructField> fields = new ArrayList<>();
     for (StructField field : plans.schema().fields()) {
       if (isWhole(lower(field.name()), corruptToo)) {
-        kept.add(field);
+        fields.add(field);
       } else if (required.getFieldIndex(field.name()).isDefined()) {
-        kept.add(required.apply(field.name())); // of a struct maybe some fields
+        fields.add(required.apply(field.name())); // of a struct maybe some fields
       }
     }
-    if (kept.isEmpty()) { // rows are only counted
-      kept.add(Arrays.stream(plans.schema().fields()).min(Comparator.comparingInt(field -> field.dataType().defaultSize())).orElseThrow());
+    if (fields.isEmpty()) { // rows are only counted
+      fields.add(Arrays.stream(plans.schema().fields()).min(Comparator.comparingInt(field -> field.dataType().defaultSize())).orElseThrow());
     }
-    columns = new StructType(kept.toArray(StructField[]::new));
+    columns = new StructType(fields.toArray(StructField[]::new));
   }
 
   /** Whether a column is decoded in full whatever is asked for: it decides which rows there are, or what is corrupt. */
   private boolean isWhole(String name, boolean corruptToo) {
-    boolean decides = corruptToo || !options.getOrDefault(name + ".mode", "permissive").strip().equalsIgnoreCase("permissive");
-    return decides && (name.equals("key") || name.equals("value"));
+    boolean decisive = corruptToo || !options.getOrDefault(name + ".mode", "permissive").strip().equalsIgnoreCase("permissive");
+    return decisive && (name.equals("key") || name.equals("value"));
   }
 
   private static String lower(String name) {

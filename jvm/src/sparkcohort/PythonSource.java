@@ -98,23 +98,23 @@ final class PythonSource {
   }
 
   /** What Python planned for one scan, and the ranges of the whole, which are for the next scans. */
-  record Planned(Batch batch, String ranges) {}
+  record ScanPlan(Batch batch, String ranges) {}
 
   /** Plan a scan of some of the columns; the schema's metadata are all that Spark passes on to Python's reader. */
-  Planned plan(StructType columns, CaseInsensitiveStringMap options, String request) {
+  ScanPlan plan(StructType columns, CaseInsensitiveStringMap options, String request) {
     StructField first = columns.apply(0);
     Metadata metadata = new MetadataBuilder().withMetadata(first.metadata()).putString(SCAN, request).build();
     StructField[] fields = columns.fields().clone();
     fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), metadata);
     source.setReadInfo(null); // else it is the last scan's
-    PythonDataSourceReadInfo planned = source.getOrCreateReadInfo(name, options, new StructType(fields), false);
-    List<byte[]> partitions = CollectionConverters.asJava(planned.partitions());
+    PythonDataSourceReadInfo info = source.getOrCreateReadInfo(name, options, new StructType(fields), false);
+    List<byte[]> partitions = CollectionConverters.asJava(info.partitions());
     int last = partitions.size() - 1;
     String ranges = unpickle(partitions.get(last), plan -> (String) Objects.requireNonNull(plan.get("value")));
     PythonDataSourceV2 own = named(name);
     byte[][] tasks = partitions.subList(0, last).toArray(byte[][]::new);
-    own.setReadInfo(new PythonDataSourceReadInfo(planned.func(), ArraySeq.unsafeWrapArray(tasks)));
-    return new Planned(new PythonBatch(own, name, columns, options), ranges);
+    own.setReadInfo(new PythonDataSourceReadInfo(info.func(), ArraySeq.unsafeWrapArray(tasks)));
+    return new ScanPlan(new PythonBatch(own, name, columns, options), ranges);
   }
 
   /** What {@code use} makes of the fields of an object of Python.  Raises IllegalStateException where it is of another version of Cohort. */

@@ -39,19 +39,19 @@ class BatchRanges(NamedTuple):
 
 
 def batch_ranges(
-    source: SourceOptions, planned: BatchRanges | None = None, times: Collection[int] = ()
+    source: SourceOptions, earlier: BatchRanges | None = None, times: Collection[int] = ()
 ) -> tuple[BatchRanges, dict[int, Offsets]]:
-    """Ask the brokers what there is to read, unless it is ``planned``, and for each of the times before which offsets all is older.
+    """Ask the brokers what there is to read, unless an ``earlier`` plan says it, and for each of the times before which offsets all is older.
 
     Nothing is joined and nothing committed.  Raises CohortError naming option or resource: brokers that do not answer, no such
     topic or partition, no permission, a start behind its end, no record at or after a starting time.
     """
-    if planned and not times:
-        return planned, {}
+    if earlier and not times:
+        return earlier, {}
     log_ends = LogEnds(source)
     try:
         log_ends.start()
-        plan = planned or _plan(source, log_ends)
+        plan = earlier or _plan(source, log_ends)
         return plan, _first_offsets(source, log_ends, plan, times) if times else {}
     finally:
         log_ends.close()
