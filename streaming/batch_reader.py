@@ -66,7 +66,7 @@ class CohortBatchReader(DataSourceReader):
         """
         try:
             from sparkcohort.runtime.shell.driver import spark_settings  # noqa: PLC0415  only here
-            from sparkcohort.runtime.shell.driver.batch_ranges import BatchRanges, batch_ranges  # noqa: PLC0415
+            from sparkcohort.runtime.shell.driver.batch_ranges import BATCH_RANGES, batch_ranges  # noqa: PLC0415
         except Exception as failed:
             raise CohortError(unusable_reason(failed)) from failed
 
@@ -75,7 +75,7 @@ class CohortBatchReader(DataSourceReader):
         if has_own_provider(source.kafka):
             find_pyfiles()
         scan = self._scan or BatchScan()
-        earlier = msgspec.json.decode(scan.plan, type=BatchRanges) if scan.plan else None
+        earlier = BATCH_RANGES.decode(scan.plan) if scan.plan else None
         if not earlier:  # else the first scan has said it
             for warning in (*source.warnings, *spark_settings.token_warnings(spark_settings.of_application())):
                 log.warning("%s", warning)
@@ -88,7 +88,7 @@ class CohortBatchReader(DataSourceReader):
             max_records=source.max_records_per_partition,
         )
         partitions: list[InputPartition] = [RangePartition(each, plan.ids.get(each.topic)) for each in tasks]
-        return [*partitions, InputPartition(msgspec.json.encode(plan).decode())] if self._scan else partitions
+        return [*partitions, InputPartition(str(msgspec.json.encode(plan), "utf-8"))] if self._scan else partitions
 
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """As ``RangesReader``, which executors have."""

@@ -55,9 +55,11 @@ def check_reader(options: SourceOptions) -> str:
     return "the JVM reads the agents' rows"
 
 
-def progress_report(ends: object, lags: Sequence[int], held: int, seconds_behind: float | None) -> dict[str, Any]:
+def progress_report(
+    ends: object, lags: Sequence[int], partitions_held: int, seconds_behind: float | None
+) -> dict[str, Any]:
     """What the jar takes apart (CohortStream.java, ``reportLatestOffset``): the logs' ends, and metrics for Spark's progress event."""
-    metrics = as_metrics(summary(lags)) | {"partitionsHeld": str(held)}
+    metrics = as_metrics(summary(lags)) | {"partitionsHeld": str(partitions_held)}
     if seconds_behind is not None:
         metrics["maxSecondsBehindLatest"] = str(seconds_behind)
     return {"ends": ends, "metrics": metrics}

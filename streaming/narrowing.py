@@ -45,7 +45,7 @@ def narrow_range(bound: Bound, whole: Range, first_offsets: FirstOffsets) -> Ran
     start, end = whole.start, whole.end
     match bound:
         case ["AND", *parts]:
-            return reduce(lambda left, part: narrow_range(part, left, first_offsets), parts, whole)
+            return reduce(lambda narrowed, part: narrow_range(part, narrowed, first_offsets), parts, whole)
         case ["OR", *parts]:
             ranges = [part for each in parts if (part := narrow_range(each, whole, first_offsets)).size]
             start = min((part.start for part in ranges), default=end)

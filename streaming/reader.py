@@ -58,7 +58,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
         self._last_progress: float | None = None
         self._latest: Offsets | None = None  # the ends of the logs
-        self._held = 0  # partitions that the last batch left out
+        self._partitions_held = 0  # partitions that the last batch left out
         self._turns: dict[TopicPartition, int] = {}
         self._batches = 0
         self._offsets = KnownOffsets()
@@ -167,7 +167,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ends
         group = self._driver.group
         lags = [latest[tp] - offset for tp, offset in group.announced.items() if tp in latest]
-        return progress_report(ends, lags, self._held, group.seconds_behind())
+        return progress_report(ends, lags, self._partitions_held, group.seconds_behind())
 
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
@@ -327,7 +327,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounded: bool,
     ) -> Offsets:
         left_out = held_partitions | losses.doubted
-        self._latest, self._held = snapshot.ends, len(left_out)
+        self._latest, self._partitions_held = snapshot.ends, len(left_out)
         ends = snapshot.ends if bounded else session.group.isolated_ends(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))

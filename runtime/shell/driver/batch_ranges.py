@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
@@ -36,6 +37,9 @@ class BatchRanges(NamedTuple):
 
     ranges: tuple[Range, ...]
     ids: Mapping[str, str]
+
+
+BATCH_RANGES: Final = msgspec.json.Decoder(BatchRanges)
 
 
 def batch_ranges(

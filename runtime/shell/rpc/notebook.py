@@ -57,9 +57,9 @@ def _owner(executor: str | None) -> str:
 def _cell(row: Mapping[str, Any]) -> str:
     shade = next((dark for least, dark in SHADES if (row["lag"] or 0) >= least), 0.05)
     lag = "lag not known" if row["lag"] is None else f"{row['lag']:,} behind"
-    why = row["unreachable"] or row["late"] or ""
+    reason = row["unreachable"] or row["late"] or ""
     mark = "‖ " if row["unreachable"] else "◔ " if row["late"] else ""
-    title = _text(f"{row['topic']}-{row['partition']}, {lag}{', ' * bool(why)}{why}")
+    title = _text(f"{row['topic']}-{row['partition']}, {lag}{', ' * bool(reason)}{reason}")
     return f'<span title="{title}" style="{_CELL};background:rgba(47,116,176,{shade})">{mark}{row["partition"]}</span>'
 
 
