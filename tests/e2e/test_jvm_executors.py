@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.kit.application import LIMIT_S, Application
 from tests.kit.broker import Broker
+from tests.kit.delivery import check
+from tests.kit.delivery import held as held_by
 from tests.kit.faults import Faults
 from tests.kit.jars import reader_jar
 from tests.kit.processes import command, descendants
-from tests.kit.streams import options
+from tests.kit.streams import Stream, options
+from tests.kit.waiting import wait_until
 
 pytestmark = [
     pytest.mark.skipif(not reader_jar(), reason="a run without the jar (COHORT_READER)"),
@@ -73,11 +78,20 @@ def test_an_agent_fails_within_a_direct_read(cold: Application, broker: Broker, 
     assert status["audit"]["agent_timeouts"] >= 1
 
 
-def test_a_query_is_stopped_within_a_direct_read(cold: Application, broker: Broker, topic: str) -> None:
-    """Its tasks are killed; started again it reads the batch again, and has room for it."""
-    broker.fill(topic, RECORDS * 4, PARTITIONS)
-    query = cold.start(topic, options(broker, topic))
-    query.wait_for("open", 0)
-    query.stop()
-    assert query.last_batch() == -1, "the batch was through before it could be stopped"
-    cold.start(topic, options(broker, topic)).assert_exact(broker)
+def test_tasks_are_killed_within_a_direct_read(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
+) -> None:
+    """The query ends by it; started again it reads the batch again."""
+    broker.fill(topic, RECORDS, 1)
+    source, held = options(broker, topic), f"held-{topic}"
+    system = spark._jvm.java.lang.System  # type: ignore[union-attr]
+    # A task that stays at a record in the midst, and says so.
+    stay = f"reflect('java.lang.System', 'setProperty', '{held}', '1') || reflect('java.lang.Thread', 'sleep', 600000L)"
+    killed = Stream(
+        spark, source, checkpoint, transform=lambda rows: rows.where(f"offset <> 30000 or ({stay}) is null")
+    ).start()
+    wait_until(lambda: system.getProperty(held), LIMIT_S, "a task in the midst of its rows")
+    spark.sparkContext.cancelAllJobs()
+    assert "cancelled" in killed.failure()
+    again = Stream(spark, source, checkpoint).finish(LIMIT_S)
+    check(again.delivered(), held_by(broker.bootstrap, [topic])).assert_exact()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import concat_batches
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.kafka.fetch.direct_read import DirectRead, ReadOptions
@@ -55,36 +55,24 @@ class RangeService:
 def _join_pieces(pieces: Iterable[Piece], ranges: Sequence[Range]) -> Iterator[Served]:
     """The pieces as steps, small batches joined; see ``streaming.direct_read.packed``."""
     places = {item.tp: place for place, item in enumerate(ranges)}
-    pending = _PendingStep()
-    for tp, position, batch in pieces:
-        if batch is not None and not pending.fits(batch):
-            yield pending.step()
-            pending = _PendingStep()
-        pending.add(places[tp], position, batch)
-    if pending.positions:
-        yield pending.step()
+    pending, rows, nbytes = list[Piece](), 0, 0
+    for piece in pieces:
+        _, _, batch = piece
+        more_rows, more_bytes = (0, 0) if batch is None else (batch.num_rows, batch.nbytes)
+        if rows and more_rows and (rows + more_rows > WHOLE_ROWS or nbytes + more_bytes > WHOLE_BYTES):
+            yield _step(pending, places)
+            pending, rows, nbytes = [], 0, 0
+        pending.append(piece)
+        rows, nbytes = rows + more_rows, nbytes + more_bytes
+    if pending:
+        yield _step(pending, places)
 
 
-class _PendingStep:
-    """Positions and rows that go together."""
-
-    def __init__(self) -> None:
-        self.positions: dict[int, int] = {}
-        self._sizes: dict[int, int] = {}
-        self._batches: list[pa.RecordBatch] = []
-        self._rows = self._nbytes = 0
-
-    def fits(self, batch: pa.RecordBatch) -> bool:
-        rows, nbytes = self._rows + batch.num_rows, self._nbytes + batch.nbytes
-        return not self._batches or (rows <= WHOLE_ROWS and nbytes <= WHOLE_BYTES)
-
-    def add(self, place: int, position: int, batch: pa.RecordBatch | None) -> None:
-        self.positions[place] = position
+def _step(pieces: Sequence[Piece], places: Mapping[TopicPartition, int]) -> Served:
+    positions = {places[tp]: position for tp, position, _ in pieces}
+    sizes, batches = dict.fromkeys(positions, 0), list[pa.RecordBatch]()
+    for tp, _, batch in pieces:
         if batch is not None:
-            self._batches.append(batch)
-            self._rows, self._nbytes = self._rows + batch.num_rows, self._nbytes + batch.nbytes
-            self._sizes[place] = self._sizes.get(place, 0) + batch.nbytes
-
-    def step(self) -> Served:
-        sizes = [self._sizes.get(place, 0) for place in self.positions]
-        return Served(tuple(self.positions.items()), concat_batches(self._batches), (), sizes)
+            sizes[places[tp]] += batch.nbytes
+            batches.append(batch)
+    return Served(tuple(positions.items()), concat_batches(batches), (), tuple(sizes.values()))
