@@ -58,7 +58,7 @@ class LivePage:
     def __call__(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
         host, path = environ.get("HTTP_HOST", ""), environ.get("PATH_INFO") or "/"
-        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+        if environ["REQUEST_METHOD"] not in (("GET",) if path == "/events" else ("GET", "HEAD")):
             return _answer(start, "405 Method Not Allowed", "read only\n")
         if self._loopback and host and not _is_loopback(host):
             words = "this port is for its own host: ask for it as localhost, or have your proxy send Host: localhost\n"

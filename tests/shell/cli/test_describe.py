@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkcohort import describe
 from tests.kit.command import cohort
 from tests.kit.status import IN_FLIGHT, a_status
 from tests.shell.cli.test_main import a_run, on_a_terminal
@@ -74,9 +75,21 @@ SUMS = {
 }
 
 
+def test_the_page_and_its_document(home: Path) -> None:
+    """The address stands below, where there is one; ``--whole`` prints the document as ``describe()`` gives it."""
+    with a_run("r1", a_status, "http://127.0.0.1:9404/"):
+        said = cohort("describe")
+        whole = cohort("describe", "--group", "billing", "--whole")
+        assert json.loads(whole.stdout) == [describe("billing")] == [json.loads(json.dumps(a_status()))]
+    assert said.stdout.splitlines()[-1] == "billing, live page: http://127.0.0.1:9404/"
+    with a_run("r1", a_status):
+        assert "live page" not in cohort("describe").stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--whole", "--members"],
         ["--members", "--sort", "lag"],
         ["--state", "--min-lag", "1"],
         ["--state", "--member", "m-2"],

@@ -35,14 +35,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def a_run(run_id: str, status: Callable[[], dict[str, Any]]) -> Iterator[GroupServer]:
-    """A coordinator's port that knows its status, and its connection file."""
+def a_run(run_id: str, status: Callable[[], dict[str, Any]], page: str = "") -> Iterator[GroupServer]:
+    """A coordinator's port that knows its status, and its connection file, with the address of its live page."""
     authority = new_authority()
     server = GroupServer(
         authority, {"Status": lambda _: json.dumps(status()).encode()}, lambda _: events(), lambda _: None
     )
     said = status()
-    path = connection_file.write(said["group"], said["instance_id"], Run(run_id, None, server.port, authority.client))
+    run = Run(run_id, None, server.port, authority.client)
+    path = connection_file.write(said["group"], said["instance_id"], run, page)
     assert path is not None
     try:
         yield server

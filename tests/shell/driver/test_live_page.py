@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,8 +21,11 @@ from sparkcohort.runtime.shell.driver import live_feed
 from sparkcohort.runtime.shell.driver.document import Document
 from sparkcohort.runtime.shell.driver.live_page import STREAMS
 from sparkcohort.runtime.shell.driver.metrics import MetricsEndpoint, _ScrapeHandler
+from tests.kit.ports import free_port
 from tests.kit.scripted_group import ScriptedGroup
+from tests.kit.status import a_status
 from tests.kit.waiting import hold_for, wait_until
+from tests.shell.cli.test_main import a_run
 from tests.unit.driver.test_live_feed import applied
 
 MOST_PAGE_BYTES = 80_000
@@ -194,6 +198,26 @@ def has_place(port: int) -> bool:
     """Whether one more viewer is let in."""
     with closing(Viewer(port)) as viewer:
         return viewer.answer.status == 200
+
+
+def test_the_queries_of_this_host_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with the address of its page and how it is; one that does not answer, too."""
+    monkeypatch.setenv("COHORT_HOME", str(tmp_path))
+    fenced = a_status(group="orders", fenced=True)
+    with serving(ScriptedGroup(2, 4).status) as port, serving(lambda: fenced) as other:
+        pages = [f"http://127.0.0.1:{number}/" for number in (port, other, free_port())]
+        with (
+            a_run("r1", a_status, pages[0]),
+            a_run("r2", lambda: fenced, pages[1]),
+            a_run("r3", lambda: a_status(group="returns"), pages[2]),
+            a_run("r4", lambda: a_status(group="without a page")),
+        ):
+            rows = json.loads(ask(port, "/queries.json")[1])
+    assert [(row["group"], row["page"]) for row in rows] == list(
+        zip(("billing", "orders", "returns"), pages, strict=True)
+    )
+    assert [row["health"] for row in rows[:2]] == ["ok", "a newer driver has taken the group over"]
+    assert rows[2]["health"].startswith("no answer: ")
 
 
 def test_the_end_is_told() -> None:
