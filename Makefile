@@ -112,7 +112,7 @@ chaos: venv jars hosts classes ## a query on three brokers, hurt on purpose, and
 	@tools/bootstrap.sh java
 	@$(BIN)/python -P -m tests.chaos $(MINUTES) $(ARGS)
 
-demo: venv ## a stream, a killed executor, a verdict
+demo: venv ## a stream with its live page, a killed executor, a verdict: ARGS=--stay keeps the page
 	@tools/bootstrap.sh java
 	@$(BIN)/python -P tools/demo $(ARGS)
 

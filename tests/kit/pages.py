@@ -26,7 +26,6 @@ from sparkcohort.runtime.shell.options.table import BY_KEY, OPTIONS
 from tests.kit import scenarios
 from tests.kit.alert_rules import alerts, recordings
 from tools.dashboards.dashboard import dashboard
-from tools.demo.picture import picture
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
@@ -235,7 +234,6 @@ FILES: Final[dict[Path, Callable[[], str]]] = {
     ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
     ROOT / "dashboards/page/runbook.json": runbook_words,
     SAMPLE: properties_sample,
-    DOCS / "images/kill.svg": lambda: picture(json.loads((DOCS / "images/kill.json").read_text())),
 }
 """Each file that is made as a whole, and what makes it."""
 

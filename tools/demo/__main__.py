@@ -1,4 +1,8 @@
-"""Runs the demo: ``make demo``; ``ARGS=docs/images/kill.json`` keeps what the first picture of the README is drawn from."""
+"""Runs the demo: ``make demo``.
+
+``ARGS=--stay`` keeps the query and its live page until Enter is pressed, ``ARGS="--picture docs/images/page.png"`` takes the
+picture of the README.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from confluent_kafka import Consumer, TopicPartition
 from rich.table import Table
 
 from tests.kit.mock import MockCluster
-from tools.demo import flights, picture
+from tests.kit.ports import free_port
+from tools.demo import flights
+from tools.demo.camera import camera
 from tools.demo.producer import FlightProducer
 from tools.demo.sink import Sink, delivered
 from tools.demo.verdict import LABELS, Verdict, compare, longest_gap
@@ -55,15 +58,15 @@ class Killed:
     owned: frozenset[int]
     rebalances: int
     moved: int
-    owners: dict[str, list[int]]
 
 
 class Demo:
     """One run of the demo."""
 
-    def __init__(self, out: IO[str], directory: Path, bootstrap: str) -> None:
-        self._directory = directory
-        self._bootstrap = bootstrap
+    def __init__(self, out: IO[str], directory: Path, bootstrap: str, arguments: Namespace) -> None:
+        self._directory, self._arguments = directory, arguments
+        self._bootstrap, self._port = bootstrap, free_port()
+        self._page = f"http://127.0.0.1:{self._port}/"
         self.screen = Screen(out, self._facts)
         self._producer = FlightProducer(bootstrap, TOPIC, PARTITIONS, at_once=AT_ONCE, rate=RATE)
         self._sink = Sink(directory / "sink", "value.*")
@@ -73,9 +76,6 @@ class Demo:
         self._committed: dict[int, int] = {}
         self._killed: Killed | None = None
         self._settled_ms = 0
-        self._owners: dict[str, list[int]] = {}
-        self.record: dict[str, object] = {}
-        """What ``picture`` draws: who owned what before and after the kill, and when records were delivered."""
         self._moved: frozenset[int] = frozenset()
         self._slots: dict[str, int] = {}
 
@@ -93,19 +93,23 @@ class Demo:
         from tools.demo import spark  # noqa: PLC0415  Spark's import takes a second, in which something is seen already
         from tools.spark import kill_executor  # noqa: PLC0415  as above
 
+        self.screen.say(f"the live page, from when the query has begun: {self._page}")
         self.screen.phase(f"writing the first {AT_ONCE:,} of {flights.FLIGHTS:,} flights to {PARTITIONS} partitions")
         self._producer.fill()
         self.screen.phase(f"starting Spark: a driver and {spark.EXECUTORS} executors (takes about 20 s)")
         with spark.cluster(self._directory) as session:
             self.screen.phase("starting the query: format('cohort'); its first tasks bring the members up")
             checkpoint = self._directory / "checkpoint"
-            self._query = spark.stream(session, self._bootstrap, TOPIC, GROUP_ID, self._sink, checkpoint)
+            self._query = spark.stream(session, self._bootstrap, TOPIC, GROUP_ID, self._sink, checkpoint, self._port)
             self._watch.start()
             try:
                 self._stream(spark.EXECUTORS, kill_executor)
                 self._watch.refresh()
                 self._slots = spark.slots_read(self._query)
                 self.screen.say(f"the {'JVM' if self._slots else 'Python workers'} read the agents' rows")
+                if self._arguments.stay:
+                    self.screen.phase(f"done; {self._page} stays until you press Enter")
+                    sys.stdin.readline()
             finally:
                 self.screen.phase("stopping the query and Spark")
                 self._producer.stop()
@@ -119,11 +123,13 @@ class Demo:
         self._producer.start()
         self.screen.phase(f"streaming; the producer goes on at {RATE:,} flights per second")
         self._until(lambda: self._sink.delivered >= KILL_AT * flights.FLIGHTS, "two fifths of the flights delivered")
-        self._kill(kill)
-        self._until(self._departed, "the group to notice", every_s=0.05)
-        self.screen.phase(f"{self._waiting()}; Spark starts a replacement")
-        self._until(lambda: self._all_owned(executors), "the replacement to join")
-        self._settled_ms, self._owners = _now_ms(), _owners(self._watch.status)
+        with camera(self._page, self._arguments.picture) as take_picture:
+            self._kill(kill)
+            self._until(self._departed, "the group to notice", every_s=0.05)
+            self.screen.phase(f"{self._waiting()}; Spark starts a replacement")
+            self._until(lambda: self._all_owned(executors), "the replacement to join")
+            self._settled_ms = _now_ms()
+            take_picture()
         self._producer.release()
         self.screen.phase("the replacement has what was lost; the producer goes on to the last flight")
         self._until(lambda: self._producer.finished, "the producer to write all flights")
@@ -177,7 +183,6 @@ class Demo:
             owned=frozenset(owned),
             rebalances=len(status["rebalances"]),
             moved=status["partitions_moved"],
-            owners=_owners(status),
         )
         pid = kill(str(victim["executor"]))
         self.screen.phase(f"SIGKILL to executor {victim['executor']} (pid {pid}), which owned {numbers(owned)}")
@@ -212,15 +217,6 @@ class Demo:
         after = status["rebalances"][killed.rebalances :]
         given = {tp[1] for done in after for tp in (*done["moved"], *done["revoked"])}
         stayed = frozenset(range(PARTITIONS)) - killed.owned - given
-        self.record = {
-            "killed": killed.executor,
-            "before": killed.owners,
-            "after": self._owners,
-            "settled_s": round((self._settled_ms - killed.at_ms) / 1000, 1),
-            "lost": lost,
-            "duplicated": duplicated,
-            "delivered_s": picture.moments(deliveries, killed.at_ms, self._settled_ms),
-        }
         return Verdict(
             produced=self._producer.count,
             delivered=count,
@@ -261,11 +257,6 @@ def _cause(query: StreamingQuery) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "without an error")
 
 
-def _owners(status: dict[str, Any]) -> dict[str, list[int]]:
-    """By executor, the partitions that its member owns."""
-    return {member["executor"]: partitions(member["owned"]) for member in status["members"]}
-
-
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
@@ -294,6 +285,10 @@ def _printed(screen: Screen, verdict: Verdict) -> None:
         text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
         table.add_row(LABELS[name], text, style="bold red" if wrong else "")
     screen.console.print(table)
+    moved, stayed = verdict.partitions_moved, verdict.partitions_stayed
+    screen.console.print(
+        f"what the page showed: {moved} cells on their way to another lane, {stayed} that stayed in place"
+    )
     screen.console.print("passed" if verdict.passed else "FAILED", style="bold green" if verdict.passed else "bold red")
 
 
@@ -304,8 +299,12 @@ def _terminated(*_: object) -> NoReturn:
 def main(arguments: list[str]) -> int:
     """Run the demo; 0 when nothing was lost or doubled and the committed offsets are the ends delivered.
 
-    With a file in ``arguments``, what ``picture`` draws is written there.
+    ``--stay`` keeps the page until Enter is pressed, ``--picture`` takes one of it right after the moves.
     """
+    parser = ArgumentParser(prog="make demo ARGS=")
+    parser.add_argument("--stay", action="store_true", help="keep the query and its page until Enter is pressed")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="take a picture of the page after the moves")
+    chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminated)
     directory = Path(tempfile.mkdtemp(prefix="cohort-demo-"))
     log = directory / "spark.log"
@@ -315,14 +314,12 @@ def main(arguments: list[str]) -> int:
     # It keeps about 5 MB of each partition: as much as one year of flights takes when compressed, not more.
     with _own_terminal(log) as out, MockCluster(brokers=3) as broker:
         broker.create_topic(TOPIC, PARTITIONS)
-        demo = Demo(out, directory, broker.bootstrap)
+        demo = Demo(out, directory, broker.bootstrap, chosen)
         try:
             with demo.screen.showing():
                 verdict = demo.run()
             _printed(demo.screen, verdict)
             value, passed = verdict.as_value(), verdict.passed
-            for file in arguments[:1]:
-                Path(file).write_text(json.dumps(demo.record) + "\n")
         except KeyboardInterrupt:
             failure = INTERRUPTED
         except Exception as error:  # noqa: BLE001  whatever it was, the last line is the verdict

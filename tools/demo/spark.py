@@ -40,7 +40,7 @@ def slots_read(query: StreamingQuery) -> dict[str, int]:
 
 
 def stream(
-    spark: SparkSession, bootstrap: str, topic: str, group_id: str, sink: Sink, checkpoint: Path
+    spark: SparkSession, bootstrap: str, topic: str, group_id: str, sink: Sink, checkpoint: Path, port: int
 ) -> StreamingQuery:
     """Start the query: the topic, read as a consumer group, its values as columns, into the sink."""
     columns = (
@@ -52,6 +52,7 @@ def stream(
         .option("value.schema", flights.FIELDS)
         .option("value.timezone", "UTC")
         .option("maxOffsetsPerTrigger", 20_000)
+        .option("metrics.port", port)
         .load()
     )
     return (
