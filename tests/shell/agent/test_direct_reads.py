@@ -145,10 +145,10 @@ def test_a_read_that_finds_no_room_ends_at_once(
 
 def test_a_task_that_goes_gives_its_room_back(mock_broker: MockCluster, topic: str) -> None:
     """As one that Spark kills does, in the midst of its rows."""
-    produce(mock_broker.bootstrap, topic, 60_000, partitions=5)
-    ranges = [Range(topic, number, 0, 12_000) for number in range(5)]
+    produce(mock_broker.bootstrap, topic, 36_000, partitions=3)
+    ranges = [Range(topic, number, 0, 12_000) for number in range(3)]
     with served(Options(conf(mock_broker)), most=1) as name:
         with closing(TaskClient(name, TOKEN, 30)) as client:
             client._connection = client._ask(calls.AgentRequest(tuple(ranges), direct=True))
             receive(client._connection)
-        assert ask(name, ranges).stands == [12_000] * 5
+        assert ask(name, ranges).stands == [12_000] * 3
