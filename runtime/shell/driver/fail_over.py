@@ -78,6 +78,8 @@ def _members(options: SourceOptions) -> str:
     config = [
         *sorted(options.kafka.items()),
         options.columns,  # all of them: their repr shows neither schemas nor registries
+        options.fail_on_data_loss,
+        options.poll_timeout_ms,
         options.buffer_bytes,
         options.session_timeout_ms,
         options.heartbeat_interval_ms,

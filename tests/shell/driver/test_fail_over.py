@@ -35,18 +35,21 @@ REGISTRY = {
     "value.schema": AVRO % "",
 }
 
-OF_THE_MEMBER = {"address", "executor", "port", "credentials", "group_id", "group_instance_id"}
+OF_THE_MEMBER = {"address", "executor", "port", "credentials", "group_id"}
 """What another member has otherwise anyway, or what is the same for the same journal."""
 SEALED = {
     "host",
     "kafka",
     "columns",
+    "fail_on_data_loss",
+    "poll_timeout_ms",
     "buffer_bytes",
     "session_timeout_ms",
     "heartbeat_interval_ms",
     "rebalance_timeout_ms",
     "assignors",
     "rack",
+    "rack_env",
     "listener",
     "load_window_ms",
 }
@@ -78,6 +81,8 @@ def test_everything_that_a_member_is_started_with_counts() -> None:
         REGISTRY,
         REGISTRY | {"schema.registry.url": "http://b:8081"},
         REGISTRY | {"schema.registry.basic.auth.user.info": "me:after"},
+        {"failOnDataLoss": "false"},
+        {"kafkaConsumer.pollTimeoutMs": "7000"},
         {"buffer.bytes": "10000000"},
         {"session.timeout.ms": "20000"},
         {"heartbeat.interval.ms": "1000"},
@@ -129,7 +134,6 @@ def test_what_concerns_no_member_may_change() -> None:
         "maxOffsetsPerTrigger": "10",
         "startingOffsets": "latest",
         "metrics.port": "9000",
-        "failOnDataLoss": "false",
     }
     assert members(**others) == members() == members(subscribe="t,u")
 
