@@ -48,7 +48,7 @@ class LiveFeed:
     def events(self, last_id: str) -> Iterator[bytes]:
         """A stream; ``last_id`` is that of the last event that this viewer got, "" for a new one."""
         run, _, number = last_id.partition(".")
-        place = int(number) if run == self._run and number.isdecimal() else -1
+        place = int(number[:18]) if run == self._run and number.isdecimal() else -1
         deadline = time.monotonic() + STREAM_S
         yield REPEAT
         while not self._ended.is_set() and time.monotonic() < deadline:

@@ -201,8 +201,10 @@ def has_place(port: int) -> bool:
 
 
 def test_the_queries_of_this_host_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with the address of its page and how it is; one that does not answer, too."""
+    """Each with the address of its page and how it is; one that does not answer, too.  A host's proxy is not asked."""
     monkeypatch.setenv("COHORT_HOME", str(tmp_path))
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("no_proxy", "")
     fenced = a_status(group="orders", fenced=True)
     with serving(ScriptedGroup(2, 4).status) as port, serving(lambda: fenced) as other:
         pages = [f"http://127.0.0.1:{number}/" for number in (port, other, free_port())]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.shell.driver.live_feed import changes
+from sparkcohort.runtime.shell.driver.live_feed import LiveFeed, changes
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "a", "+"]),
@@ -48,3 +48,18 @@ def test_what_moves_on_costs_what_is_new() -> None:
     assert changes([1, 2, 3], [2, 3, 4]) == {"-": 1, "+": [4]}
     rows = [{"partition": number, "lag": 0} for number in range(3)]
     assert changes({"rows": rows}, {"rows": [rows[0], {**rows[1], "lag": 7}, rows[2]]}) == {"rows": {"1": {"lag": [7]}}}
+
+
+def test_a_place_that_no_viewer_was_given_gets_the_whole_document() -> None:
+    """``Last-Event-ID`` comes from outside: another run's, a number without end, or no number."""
+    feed = LiveFeed(lambda: {"state": "Stable"})
+    first = _first_event(feed, "")
+    run = first.partition(b"id: ")[2].partition(b".")[0].decode()
+    assert {_first_event(feed, place) for place in ("1.1", f"{run}.{'9' * 5_000}", f"{run}.-1", "x")} == {first}
+    assert first.startswith(b"event: document\n")
+
+
+def _first_event(feed: LiveFeed, last_id: str) -> bytes:
+    events = feed.events(last_id)
+    next(events)  # how soon to come back
+    return next(events)
