@@ -45,7 +45,7 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "unresolved start offset greater than end offset": (
         {"startingOffsets": at("spans", 9, 0, 0), "endingOffsets": at("spans", 5, 1, 0)},
         "The specified start offset 9 is greater than the end offset 5",
-        "startingOffsets has 9 for spans-0, and endingOffsets has 5",
+        "spans-0 starts at 9 and ends at 5",
     ),
     "resolved start offset greater than end offset (with latest)": (
         {"startingOffsets": at("spans", 1000, 0, 0)},
