@@ -195,18 +195,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         slots += (Slot(None),) * (group.idle_cores() if slots else 0)
         plan_id = group.register(slots, {**snapshot.ids, **ids}, last=self._ends_with(last))
         timeout_s, config = self._options.agent_timeout_ms / 1000, self._agent_config(group.endpoint)
-        avoid, locations = group.silent_agents(), group.locations()
+        avoid = group.silent_agents()
         return [
-            SlotPartition(
-                group.endpoint,
-                plan_id,
-                index,
-                timeout_s,
-                avoid,
-                locations.get(slot.member, ""),
-                "" if index else config,
-            )
-            for index, slot in enumerate(slots)
+            SlotPartition(group.endpoint, plan_id, index, timeout_s, avoid, "" if index else config)
+            for index in range(len(slots))
         ]
 
     def _agent_config(self, run: Run) -> str:

@@ -27,8 +27,8 @@ class SlotPartition(InputPartition):
     """One input partition: the right to claim one slot of a plan.
 
     ``avoid`` are the addresses of agents that lately did not answer a task.  The reader in the JVM has no other word of what
-    follows: ``agent_timeout_s`` bounds an agent's silence, ``location`` is the executor of the slot's owner in Spark's form, and
-    the first slot of a plan has the ``agent_config`` of agents that are missing (``launch``).
+    follows: ``agent_timeout_s`` bounds an agent's silence, and the first slot of a plan has the ``agent_config`` of agents that
+    are missing (``launch``).
     """
 
     run: Run
@@ -36,7 +36,6 @@ class SlotPartition(InputPartition):
     index: int
     agent_timeout_s: float
     avoid: frozenset[str] = frozenset()
-    location: str = ""
     agent_config: str = field(default="", repr=False)
 
     def __repr__(self) -> str:

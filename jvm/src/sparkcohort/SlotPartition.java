@@ -8,11 +8,11 @@ import org.apache.spark.sql.connector.read.InputPartition;
 /**
  * One task's input: the right to claim one slot of a plan (streaming/slot_reader.py, {@code SlotPartition}).
  *
- * <p>{@code avoid} are the addresses of agents that lately did not answer a task; {@code location} is the owner's executor, if any; the first slot
- * of a plan has the {@code agentConfig}.
+ * <p>{@code avoid} are the addresses of agents that lately did not answer a task; the first slot of a plan has the
+ * {@code agentConfig}.
  */
 record SlotPartition(
-    InputPartition python, String runId, String token, String planId, long index, Set<String> avoid, double timeoutS, String location, String agentConfig)
+    InputPartition python, String runId, String token, String planId, long index, Set<String> avoid, double timeoutS, String agentConfig)
     implements InputPartition {
   /** What Python has planned for one task.  Raises IllegalStateException where it is of another version of Cohort. */
   static SlotPartition of(InputPartition python) {
@@ -33,14 +33,14 @@ record SlotPartition(
               ((Number) slot.get("index")).longValue(),
               avoid,
               ((Number) slot.get("agent_timeout_s")).doubleValue(),
-              (String) slot.get("location"),
               (String) slot.get("agent_config"));
         });
   }
 
+  /** None: a claim gives a task a slot of its executor anyway, and Spark would wait for executors (spark.locality.wait). */
   @Override
   public String[] preferredLocations() {
-    return location.isEmpty() ? new String[0] : new String[] {location};
+    return new String[0];
   }
 
   @Override

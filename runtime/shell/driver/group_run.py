@@ -201,14 +201,6 @@ class GroupRun:
         """The addresses of agents that have lately left a task without an answer."""
         return self._service.silent()
 
-    def locations(self) -> Mapping[str | None, str]:
-        """Each member's executor as Spark writes it (``ExecutorCacheTaskLocation``), but for agents that are not to be asked."""
-        silent = self.silent_agents()
-        members = self.coordinator.members().items()
-        return {
-            name: f"executor_{info.host}_{info.executor_id}" for name, info in members if info.address not in silent
-        }
-
     def status(self) -> dict[str, Any]:
         """The status of the run in plain values; nothing once it is ending."""
         if self._ending.has_begun:

@@ -76,7 +76,7 @@ public final class SlotReads {
     SlotCounts counts = new SlotCounts(new LongAccumulator(), new LongAccumulator(), new LongAccumulator());
     for (int i = 0; i < times; i++) {
       var python = new PythonStreamingInputPartition(i, new byte[0], scala.Option.empty());
-      SlotPartition slot = new SlotPartition(python, run, "token", "plan", i, Set.of(), 20.0, "", "");
+      SlotPartition slot = new SlotPartition(python, run, "token", "plan", i, Set.of(), 20.0, "");
       try (SlotReader reader = new SlotReader(slot, NO_LAUNCH, NOBODY, schema, counts)) {
         while (reader.next()) {
           rows += touch(reader.get().rowIterator(), schema);
