@@ -129,11 +129,11 @@ def _group(kafka: KafkaGroup) -> Check:
         if code == kafka_errors.GROUP_DENIED:
             return Check(name, FAILED, "no permission to describe it", _grant("group", kafka.name, _CAN_READ))
         if code == KafkaError.GROUP_ID_NOT_FOUND:
-            found = "it is not there yet; describe is allowed, read can't be known before a member joins"
+            finding = "it is not there yet; describe is allowed, read can't be known before a member joins"
             return Check(
                 name,
                 WARNING,
-                found,
+                finding,
                 f"{_grant('group', kafka.name, (AclOperation.READ,))} (unless it is allowed already)",
             )
         return _silent(name, kafka.as_cohort_error(error))

@@ -15,7 +15,7 @@ import pickle
 import socket
 import time
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -282,9 +282,8 @@ def _executor() -> tuple[Executor | None, str]:
         executor = find_executor()
     except NoExecutor as error:
         return None, str(error)
-    # With spark.task.cpus > 1 an executor runs fewer tasks at once than it has cores: count tasks, not cores.
     context = TaskContext.get()
-    return replace(executor, cores=max(executor.cores // max(context.cpus(), 1), 1) if context else executor.cores), ""
+    return executor.with_task_cpus(context.cpus()) if context else executor, ""
 
 
 def _driver_host() -> str:

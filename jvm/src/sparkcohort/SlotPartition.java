@@ -9,7 +9,8 @@ import org.apache.spark.sql.connector.read.InputPartition;
  * One task's input: the right to claim one slot of a plan (streaming/slot_reader.py, {@code SlotPartition}).
  *
  * <p>{@code avoid} are the addresses of agents that lately did not answer a task; the first slot of a plan has the
- * {@code agentConfig}.
+ * {@code agentConfig}.  It prefers no executor: a claim gives a task a slot of its own anyway, and Spark would wait
+ * (spark.locality.wait) for one that is gone or busy.
  */
 record SlotPartition(
     InputPartition python, String runId, String token, String planId, long index, Set<String> avoid, double timeoutS, String agentConfig)
@@ -35,12 +36,6 @@ record SlotPartition(
               ((Number) slot.get("agent_timeout_s")).doubleValue(),
               (String) slot.get("agent_config"));
         });
-  }
-
-  /** None: a claim gives a task a slot of its executor anyway, and Spark would wait for executors (spark.locality.wait). */
-  @Override
-  public String[] preferredLocations() {
-    return new String[0];
   }
 
   @Override

@@ -23,7 +23,7 @@ def main() -> None:
         config = replace(
             config,
             address=address,
-            executor=replace(executor, cores=max(executor.cores // int(cpus), 1)),
+            executor=executor.with_task_cpus(int(cpus)),
             host=config.host or host,
             rack=rack or config.rack,
             kafka={**config.kafka, "client.rack": rack} if rack else config.kafka,

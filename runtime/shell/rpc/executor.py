@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkcohort.runtime.shell.rpc.process_identity import stat_fields
@@ -41,6 +41,10 @@ class Executor:
     executor_id: str
     host: str
     cores: int
+
+    def with_task_cpus(self, cpus: int) -> Executor:
+        """The same, its cores those that tasks of so many cpus (spark.task.cpus) take at once: count tasks, not cores."""
+        return replace(self, cores=max(self.cores // max(cpus, 1), 1))
 
     def address(self, run_id: str) -> str:
         """The name of a member's abstract socket: one per coordinator run and JVM, also where pids are reused."""
