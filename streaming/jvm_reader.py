@@ -56,10 +56,14 @@ def check_reader(options: SourceOptions) -> str:
 
 
 def progress_report(
-    ends: object, lags: Sequence[int], partitions_held: int, seconds_behind: float | None
+    ends: object, lags: Sequence[int], partitions_held: int, seconds_behind: float | None, page: tuple[str, str]
 ) -> dict[str, Any]:
-    """What the jar takes apart (CohortStream.java, ``reportLatestOffset``): the logs' ends, and metrics for Spark's progress event."""
+    """What the jar takes apart (CohortStream.java, ``reportLatestOffset``).
+
+    The logs' ends and metrics are for Spark's progress event, ``page`` is for the tab in Spark's UI: the group, and the address
+    of its live page ("" without one).
+    """
     metrics = as_metrics(summary(lags)) | {"partitionsHeld": str(partitions_held)}
     if seconds_behind is not None:
         metrics["maxSecondsBehindLatest"] = str(seconds_behind)
-    return {"ends": ends, "metrics": metrics}
+    return {"ends": ends, "metrics": metrics, "group": page[0], "page": page[1]}

@@ -167,7 +167,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ends
         group = self._driver.group
         lags = [latest[tp] - offset for tp, offset in group.announced.items() if tp in latest]
-        return progress_report(ends, lags, self._partitions_held, group.seconds_behind())
+        page = (self._options.group_id, group.page)
+        return progress_report(ends, lags, self._partitions_held, group.seconds_behind(), page)
 
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:

@@ -41,6 +41,7 @@ function renderHead(status) {
   setText(byId("live"), `● live, driver's time ${clock(status.now)}`);
 }
 async function renderQueries() {
+  if (window.parent !== window) return; // Spark's tab has links of its own: through its port, these ports can't be reached
   const rows = await fetch(`${base}queries.json`).then((answer) => answer.json()).catch(() => []);
   byId("queries-section").hidden = rows.length < 2;
   byId("queries").replaceChildren(...rows.map((row) => {

@@ -25,6 +25,8 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
   private final SlotCounts counts = SlotCounts.ofQuery();
   private AgentLaunch launch; // of the last plan: Spark plans before it asks for the factory
   private Map<String, String> metrics = Map.of(); // as Python had them when it planned the last batch
+  private String group = ""; // of this stream, once Python has said it
+  private String page = ""; // the address of its live page
 
   CohortStream(PythonSource source, MicroBatchStream python, StructType schema) {
     this.source = source;
@@ -63,6 +65,7 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
     try {
       JsonNode read = Messages.JSON.readTree(report.json());
       metrics = Messages.JSON.convertValue(read.path("metrics"), new TypeReference<>() {});
+      showPage(read.path("group").asText(), read.path("page").asText());
       return python.deserializeOffset(read.path("ends").toString());
     } catch (JsonProcessingException e) {
       throw new UncheckedIOException(e);
@@ -97,8 +100,17 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
     python.commit(end);
   }
 
+  private void showPage(String ofGroup, String address) {
+    if (!address.equals(page)) {
+      group = ofGroup;
+      page = address;
+      CohortTab.show(group, page);
+    }
+  }
+
   @Override
   public void stop() {
+    showPage(group, "");
     python.stop();
   }
 

@@ -93,6 +93,8 @@ class GroupRun:
         )
         self.announced: Offsets = {}
         """The end of the batch in flight."""
+        self.page = ""
+        """The address of the live page; "" without one."""
 
     # --- life ----------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class GroupRun:
         coordinator.topics_changed()  # what changed since it started
         ending.add(Order.JOURNAL, lambda: coordinator.close_journal(keep=may_run_again()))
         self._open_port()
-        options, page = self._options, ""
+        options = self._options
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.driver.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
 
@@ -123,10 +125,10 @@ class GroupRun:
             )
             ending.add(Order.PORTS, metrics.close)
             metrics.start()
-            page = metrics.page
+            self.page = metrics.page
         ending.open(
             Order.SECRETS,
-            lambda: connection_file.write(options.group_id, options.group_instance_id, self.endpoint, page),
+            lambda: connection_file.write(options.group_id, options.group_instance_id, self.endpoint, self.page),
             _remove,
         )
         log.info(
