@@ -191,7 +191,7 @@ def test_fields_that_nobody_asks_for(spark: SparkSession, broker: Broker, topic:
         assert (rows.count(), rows.select("value.f1").count(), rows.where("offset > 30").count()) == (38, 38, 9)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", of_tier(quick=FORMS[:1], thorough=FORMS))
 def test_a_stream_joined_with_a_batch(
     spark: SparkSession, broker: Broker, both: str, checkpoint: Path, form: str
 ) -> None:

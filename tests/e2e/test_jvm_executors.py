@@ -18,6 +18,7 @@ from tests.kit.faults import Faults
 from tests.kit.jars import reader_jar
 from tests.kit.processes import command, descendants
 from tests.kit.streams import Stream, options
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 pytestmark = [
@@ -59,7 +60,7 @@ def test_an_executor_needs_no_python_worker(cold: Application, broker: Broker, t
     assert _python_workers(cold) == []
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+@pytest.mark.parametrize("how", of_tier(quick=["SIGKILL"], thorough=["SIGKILL", "SIGSTOP"]))
 def test_an_agent_fails_within_a_direct_read(cold: Application, broker: Broker, topic: str, how: str) -> None:
     """The task reads on from the first row that it has not given on: a Python worker, and no row is lost or twice."""
     broker.fill(topic, RECORDS, PARTITIONS)
@@ -78,6 +79,7 @@ def test_an_agent_fails_within_a_direct_read(cold: Application, broker: Broker, 
     assert status["audit"]["agent_timeouts"] >= 1
 
 
+@pytest.mark.thorough("a query that is started again; the first tier kills tasks with their executor")
 def test_tasks_are_killed_within_a_direct_read(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:

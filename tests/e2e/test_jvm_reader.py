@@ -26,7 +26,8 @@ from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.skipif(not reader_jar(), reason="a run without the jar (COHORT_READER)")
 
-PARTITIONS, RECORDS, A_BATCH = 3, 72_000, 36_000
+PARTITIONS, BATCHES = 3, 2
+RECORDS = of_tier(quick=18_000, thorough=72_000)
 COLUMNS = ("partition", "offset", "key", "value")
 
 
@@ -135,13 +136,15 @@ def test_no_operator_reads_memory_that_went_back(
         same = theirs.where(F.col("offset").between(first, last))
         found[number] = _answers(batch.select("topic", *COLUMNS)), _answers(same)
 
-    given = options(broker, topic, key__format="string", value__format="string", maxOffsetsPerTrigger=A_BATCH)
+    given = options(
+        broker, topic, key__format="string", value__format="string", maxOffsetsPerTrigger=RECORDS // BATCHES
+    )
     stream = spark.readStream.format("cohort").options(**given).load()
     writer = stream.writeStream.foreachBatch(ask).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(300)
     theirs.unpersist()
-    assert len(found) == RECORDS // A_BATCH
+    assert len(found) == BATCHES
     for ours, expected in found.values():
         assert ours == expected
 
