@@ -27,7 +27,7 @@ export UV_COMPILE_BYTECODE=1 # as pip does: every start of a Python is a second 
 
 say() { printf '%s\n' "bootstrap: $*" >&2; }
 die() { say "$*"; exit 1; }
-have() { command -v "$1" >/dev/null 2>&1; }
+have() { type -P "$1" >/dev/null 2>&1; } # a program: a function of this file has the name of what it installs
 
 # --- Debian's packages, where we may ---------------------------------------------------------------
 

@@ -11,9 +11,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.kit.application import HOME, LIMIT_S, Application, Query, Status
-from tests.kit.broker import Broker
+from tests.kit.broker import Broker, Cluster
 from tests.kit.browser import LiveView, chromium
 from tests.kit.command import process
+from tests.kit.ports import free_port
+from tests.kit.produce import produce
 from tests.kit.streams import options
 from tests.kit.waiting import wait_until
 
@@ -83,6 +85,36 @@ def test_the_page_shows_what_describe_says(application: Application, broker: Bro
         assert "No answer from the driver since" in view.text("#gone")
 
 
+@pytest.mark.timeout(900)
+def test_what_is_wrong_is_there_while_it_is(
+    application: Application, other: Application, pair: Cluster, topic: str, port: int
+) -> None:
+    """Records that can't be decoded, a broker that is away, a newer driver: each row comes with its cause, and goes with it."""
+    pair.admin.create_topic(topic, assignment=[1, 2])
+    produce(pair.bootstrap, topic, 200, partitions=2)  # values that are no JSON
+    source = options(pair, topic, value__format="json", value__schema="a INT", metrics__port=port)
+    query = application.start(topic, source)
+    query.wait_for_no_lag()
+    with chromium() as browser:
+        view = LiveView(browser, f"http://127.0.0.1:{port}/")
+        view.wait_for_problem(f"200 records of {topic} so far could not be decoded")
+        pair.node(2).stop()
+        view.wait_for_problem(f"{topic}-1 held")
+        assert f"{topic}-0" not in view.text("#problems")
+        pair.start()
+        view.wait_for_problem(f"{topic}-1 held", gone=True)
+        newer_port = free_port()
+        newer = other.start(topic, {**source, "metrics.port": str(newer_port)})
+        view.page.wait_for_selector("#gone:visible", timeout=LIMIT_S * 1000)
+        assert "FENCED_INSTANCE_ID" in str(query.end())
+        newer.wait_for_no_lag()
+        LiveView(browser, f"http://127.0.0.1:{newer_port}/").wait_for_problem(
+            "took the group from another one that still ran"
+        )
+        newer.stop()
+        assert view.said == []
+
+
 def _story_and_strangers(view: LiveView, query: Query, broker: Broker) -> None:
     """A click tells a rebalance's story; a foreign consumer comes and goes."""
     view.page.click("#rebalances button >> nth=0")
@@ -94,7 +126,7 @@ def _story_and_strangers(view: LiveView, query: Query, broker: Broker) -> None:
     stranger = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": query.group, "client.id": "<b>me</b>"})
     stranger.subscribe([query.topic])
     try:
-        view.page.wait_for_selector(".problem:has-text('foreign')", timeout=LIMIT_S * 1000)
+        view.wait_for_problem("foreign consumer")
     finally:
         stranger.close()
-    view.page.wait_for_selector(".problem:has-text('foreign')", state="detached", timeout=LIMIT_S * 1000)
+    view.wait_for_problem("foreign consumer", gone=True)

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync")
 QUIET = ("--disable-background-networking", "--disable-component-update")
 PATIENCE_MS = 30_000
+PROBLEM_MS = 240_000
 CELLS = """Object.fromEntries([...document.querySelectorAll('#lanes .lane')].map((lane) =>
   [lane.querySelector('.name b').textContent, [...lane.querySelectorAll('.cell')].map((cell) => cell.cell.key)]))"""
 PLACES = """(keep) => {
@@ -69,6 +70,11 @@ class LiveView:
     def moved(self) -> set[str]:
         """The cells that are another element, in another lane or at another place than then."""
         return set(self.page.evaluate(PLACES, False))
+
+    def wait_for_problem(self, words: str, *, gone: bool = False) -> None:
+        """Wait until a row of what is wrong has these words, or none has."""
+        row = self.page.locator(".problem", has_text=words).first
+        row.wait_for(state="detached" if gone else "visible", timeout=PROBLEM_MS)
 
     def text(self, selector: str) -> str:
         """What is shown there."""
