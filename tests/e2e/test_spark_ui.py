@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.kit.application import LIMIT_S, Application
+from tests.kit.application import ALL, LIMIT_S, Application
 from tests.kit.broker import Broker
 from tests.kit.browser import LiveView, chromium
 from tests.kit.jars import reader_jar
@@ -78,6 +78,7 @@ def test_the_tab_has_the_page_of_each_query(broker: Broker, topic: str, tmp_path
         inside.locator("#lanes .cell").first.wait_for()
         assert inside.locator("#queries-section").is_hidden()
         assert view.page.locator(".navbar .active").inner_text() == "Cohort"
+        first.allow(ALL)
         first.stop()
         wait_until(lambda: status(ui + pages[0]) == 404, LIMIT_S, "no page of a query that has ended")
         view.page.goto(f"{ui}/cohort/")
