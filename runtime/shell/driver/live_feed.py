@@ -19,7 +19,7 @@ from sparkcohort.runtime.errors import CohortError
 STREAM_S: Final = 600.0
 """How long a stream lasts; the viewer's browser comes back and goes on."""
 EVERY_S: Final = 0.5
-SHARE: Final = 0.015
+SHARE: Final = 0.012
 """Of a core, for a rendering; with what ten viewers' streams take it stays below 0.02."""
 MOST_CHANGES: Final = 16
 """Changes that are kept for a viewer that comes back."""

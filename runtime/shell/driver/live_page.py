@@ -5,6 +5,7 @@ Read only.  A page of another site must learn nothing by a name that it points a
 
 from __future__ import annotations
 
+import os
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.driver.document import schema
 from sparkcohort.runtime.shell.driver.live_feed import LiveFeed
 from sparkcohort.runtime.shell.rpc.connection_file import live
+from sparkcohort.runtime.shell.rpc.process_identity import parent
 
 Status = Mapping[str, Any]
 STREAMS: Final = 32
@@ -142,8 +144,10 @@ def _page() -> tuple[str, str]:
 
 
 def _queries() -> list[dict[str, str]]:
-    """The queries of this user on this host that have a page, and how each is."""
-    return [{"group": run.group_id, "page": run.page, "health": _health(run.page)} for run in live() if run.page]
+    """The queries of this application that have a page, and how each is: Spark's JVM is the parent of their processes."""
+    application = os.getppid()
+    runs = [run for run in live() if run.page and parent(run.pid) == application]
+    return [{"group": run.group_id, "page": run.page, "health": _health(run.page)} for run in runs]
 
 
 def _health(page: str) -> str:

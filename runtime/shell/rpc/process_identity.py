@@ -49,6 +49,14 @@ def started(pid: int) -> int:
     return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 
+def parent(pid: int) -> int:
+    """The parent of a process here; 0 when the process is gone."""
+    try:
+        return int(stat_fields(pid)[1])
+    except (OSError, ValueError):
+        return 0
+
+
 def wait_for_exit(pid: int, wake: int | None = None) -> None:
     """Return when the process, which is no child, is gone, or when there is something to be read from the descriptor ``wake``."""
     poller = select.poll()  # not select: a descriptor above 1,023 is none for that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -200,8 +201,11 @@ def has_place(port: int) -> bool:
         return viewer.answer.status == 200
 
 
-def test_the_queries_of_this_host_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with the address of its page and how it is; one that does not answer, too.  A host's proxy is not asked."""
+def test_the_queries_of_this_application_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with the address of its page and how it is; one that does not answer, too.  A host's proxy is not asked.
+
+    A query of another application is a process with another parent.
+    """
     monkeypatch.setenv("COHORT_HOME", str(tmp_path))
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("no_proxy", "")
@@ -213,7 +217,11 @@ def test_the_queries_of_this_host_are_listed(tmp_path: Path, monkeypatch: pytest
             a_run("r2", lambda: fenced, pages[1]),
             a_run("r3", lambda: a_status(group="returns"), pages[2]),
             a_run("r4", lambda: a_status(group="without a page")),
+            ExitStack() as stack,
         ):
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "getpid", os.getppid)
+                stack.enter_context(a_run("r5", lambda: a_status(group="of another"), pages[0]))
             rows = json.loads(ask(port, "/queries.json")[1])
     assert [(row["group"], row["page"]) for row in rows] == list(
         zip(("billing", "orders", "returns"), pages, strict=True)
