@@ -97,10 +97,10 @@ def demands(cases: Sequence[str]) -> list[Demand]:
     few, some = warm(FEW), warm(SOME)
     large = [case for case in cases if case not in {COLD, few, some, KILLED, STOPPED}]
     return [
-        *(Demand(case, "first_batch_s", "first batch", 1.2, ours, KAFKA.name, aim=1.0) for case in (COLD, few)),
+        *(Demand(case, "first_batch_s", "first batch", 1.15, ours, KAFKA.name, aim=1.0) for case in (COLD, few)),
         *(Demand(case, "wall_s", "whole query", 1.0, ours, KAFKA.name, aim=0.8) for case in (few, some)),
         *(Demand(case, "wall_s", "whole query", 1.0, ours, KAFKA_TUNED.name, aim=0.8) for case in large),
         Demand(few, "cpu_s", "CPU-s more", 2.0, ours, KAFKA.name, by=difference),
-        Demand(KILLED, "first_batch_s", "its next batch", 1.1, ours, KAFKA.name),
+        Demand(KILLED, "first_batch_s", "its next batch", 1.2, ours, KAFKA.name, aim=1.0),
         Demand(STOPPED, "again_over_first", "its first batch : that of the first query", 0.5, ours),
     ]
