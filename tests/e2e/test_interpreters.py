@@ -123,7 +123,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
     """As on YARN in client mode: an archive that executors unpack, ./environment on all sides, and a member's agent out of it.
 
     With the daemon that conf/spark-defaults.conf recommends, where Spark has archives of PySpark: each daemon of the
-    application is ours and out of that environment, and a worker that dies is replaced.
+    application is ours and out of that environment, and a worker that dies is replaced.  Only Python's reader has one.
     """
     broker.fill(topic, 4_000, 4)
     interpreters.linked(tmp_path / "environment")
@@ -134,7 +134,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
     application = Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf, env=env, zipped=True)
     (application.directory / "environment").symlink_to(tmp_path / "environment")
     with application:
-        query = application.start(topic, options(broker, topic))
+        query = application.start(topic, options(broker, topic, reader="python"))
         query.wait_for_members(1)
         (agent,) = application.driver.agents()
         work = spark_home() / "work"

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.kit.application import ALL, LIMIT_S, Application
+from tests.kit.application import LIMIT_S, Application
 from tests.kit.broker import Broker
 from tests.kit.browser import LiveView, chromium
 from tests.kit.jars import reader_jar
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not reader_jar(), reason="a run without the jar (COHORT_READER)"),
 ]
 
-PARTITIONS, RECORDS, PER_BATCH = 4, 8_000, 200
+PARTITIONS, RECORDS = 4, 400
 TIMEOUT_S = 30.0
 
 
@@ -52,13 +52,12 @@ def test_the_tab_has_the_page_of_each_query(broker: Broker, topic: str, tmp_path
         first, second = (
             app.start(
                 f"query{place}",
-                options(broker, topic, group__id=name, metrics__port=free_port(), maxOffsetsPerTrigger=PER_BATCH),
-                gate=1,
+                options(broker, topic, group__id=name, metrics__port=free_port()),
             )
             for place, name in enumerate(names)
         )
-        first.wait_for("batch", 1)
-        second.wait_for("batch", 1)
+        first.wait_for_no_lag()
+        second.wait_for_no_lag()
         wait_until(lambda: status(ui + pages[0]) == status(ui + pages[1]) == 200, LIMIT_S, "both pages")
         tab = body(f"{ui}/cohort/", **{"X-Forwarded-Context": "/proxy/app-1"})
         assert [f'"/proxy/app-1{page}"' in tab for page in pages] == [False, True]  # in the order of their names
@@ -69,8 +68,6 @@ def test_the_tab_has_the_page_of_each_query(broker: Broker, topic: str, tmp_path
         view = LiveView(browser, ui + pages[0])
         assert view.text("#group") == names[0]
         assert sum(map(len, view.cells().values())) == PARTITIONS
-        first.allow(3)
-        first.wait_for("batch", 3)
         view.page.click("#rebalances button >> nth=0")
         view.page.wait_for_selector("#story-body table")
         view.page.goto(f"{ui}/cohort/?group={names[0].encode().hex()}")
@@ -78,7 +75,6 @@ def test_the_tab_has_the_page_of_each_query(broker: Broker, topic: str, tmp_path
         inside.locator("#lanes .cell").first.wait_for()
         assert inside.locator("#queries-section").is_hidden()
         assert view.page.locator(".navbar .active").inner_text() == "Cohort"
-        first.allow(ALL)
         first.stop()
         wait_until(lambda: status(ui + pages[0]) == 404, LIMIT_S, "no page of a query that has ended")
         view.page.goto(f"{ui}/cohort/")
