@@ -103,6 +103,7 @@ def test_what_is_wrong_is_there_while_it_is(
         assert f"{topic}-0" not in view.text("#problems")
         pair.start()
         view.wait_for_problem(f"{topic}-1 held", gone=True)
+        assert view.said == []
         newer_port = free_port()
         newer = other.start(topic, {**source, "metrics.port": str(newer_port)})
         view.page.wait_for_selector("#gone:visible", timeout=LIMIT_S * 1000)
@@ -112,7 +113,6 @@ def test_what_is_wrong_is_there_while_it_is(
             "took the group from another one that still ran"
         )
         newer.stop()
-        assert view.said == []
 
 
 def _story_and_strangers(view: LiveView, query: Query, broker: Broker) -> None:
