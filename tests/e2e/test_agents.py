@@ -20,9 +20,8 @@ from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 SESSION_MS = 6_000
-AGENT_MS = 2_000
+AGENT_MS, LONG_SESSION_MS = 2_000, 300_000
 LIMIT_S = 240
-SLACK_S = 10.0  # of a busy machine, beside agent.timeout.ms
 
 
 def _options(broker: Broker, topic: str) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     """The task goes on by itself, from the first row it has not given on: no row twice, none missing; nothing moves."""
     broker.admin.create_topic(topic, 3)
     # A session longer than the test: it is not by an expiry that a killed agent's partitions come back.
-    query = application.start(topic, {**_options(broker, topic), "session.timeout.ms": 300_000})
+    query = application.start(topic, {**_options(broker, topic), "session.timeout.ms": LONG_SESSION_MS})
     produce(broker.bootstrap, topic, 300, partitions=3)
     before = query.wait_for_members(3)
     query.wait_for_no_lag()  # nothing in flight
@@ -86,7 +85,7 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     assert status["generation"] == before["generation"]
     assert len(status["rebalances"]) == len(before["rebalances"])
     assert status["audit"]["agent_timeouts"] >= 1
-    assert large["seconds"] < AGENT_MS / 1000 + SLACK_S
+    assert large["seconds"] < LONG_SESSION_MS / 1000 / 4, "the agent's timeout is what it waits for, not the session's"
 
 
 def _large_batch(query: Query, broker: Broker, topic: str) -> None:

@@ -138,14 +138,15 @@ def test_it_is_no_child_of_the_worker_that_started_it(world: World) -> None:
 
 def test_sigterm_makes_it_leave(world: World) -> None:
     """An agent that is told to end by the system leaves the group before it goes, and says why."""
-    world.session_timeout_ms = 20_000  # who is out of the group before that has left
+    # Who is out of the group before these has left.
+    world.session_timeout_ms = world.rebalance_timeout_ms = 60_000
     _, agent = world.start("1")
-    wait_until(world.settled(), 10, "the agent to own the partitions")
+    wait_until(world.settled(), 40, "the agent to own the partitions")
     (name,) = world.coordinator.members()
     agent.terminate()
 
-    wait_until(lambda: not world.coordinator.members(), 10, "it to have left")
-    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    wait_until(lambda: not world.coordinator.members(), 40, "it to have left")
+    wait_until(lambda: gone(agent), 40, "the agent to be gone")
     assert dict(world.coordinator.group.former_members)[name].startswith("it left: terminated")
 
 
