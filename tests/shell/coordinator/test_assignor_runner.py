@@ -181,10 +181,8 @@ def test_a_round_that_was_overtaken_is_void(gate: Gate) -> None:
     desk.begin()
     desk.begin()
     gate.opened.set()
-    desk.work()
-    desk.work()
-    assert desk.done == []
-    desk.work()
+    while not desk.done:  # the second may have been passed over before its thread began: then there is no answer of it
+        desk.work()
     assert desk.done == [({"a": (ZERO, ONE), "b": (), "clerk": ()}, 6, "")]
     assert desk.jobs.empty() and desk.leading.failures == {}
 
