@@ -161,3 +161,31 @@ class JsonDecoder:
         ``take`` is called with the address of an ArrowArray (C data interface).  Returns what that gives, and the rows
         at fault as (row, reason, byte or column).  OverflowError where a column would have more than ``most``.
         """
+
+REFUSED_SIZE: int
+REFUSED_PARTITION: int
+REFUSED_TIMESTAMP: int
+REFUSED_HEADER: int
+REFUSED_TOPIC: int
+
+def encode(
+    rows: tuple[Any, Any], topics: Any, limit: int, largest: int, now: int, room: Any
+) -> list[tuple[int, int, int, int]] | int | tuple[int, int, int]:
+    """Write rows into ``room`` as Kafka's record batches, one after the other, without the interpreter's lock.
+
+    ``rows`` are the two capsules of a record batch's ``__arrow_c_array__``, its columns being key and value (binary), headers
+    (list<struct<string, binary>>), timestamp (int64, ms; null is ``now``), topic and partition (int32).  ``topics`` has four 64-bit
+    numbers for each topic: the first of its slots and how many partitions it has, then the partition for rows that have neither
+    partition nor key, and how many bytes it has got; these two are written back.  Other rows without partition go where
+    Java's default partitioner has their key.
+
+    Returns the batches as (slot, start, end, records), each of at most ``limit`` bytes unless it is one record, of ``largest``; or how
+    many bytes of room they want, or (row, reason, number) of a row that is refused: its bytes, partition or timestamp.  Nothing is
+    written then.  A batch has no checksum before ``seal``.  ValueError for other columns.
+    """
+
+def seal(batch: Any, attributes: int, producer_id: int, epoch: int, sequence: int) -> None:
+    """Write a batch's length, attributes, producer and checksum, in place."""
+
+def murmur2(key: Any) -> int:
+    """Kafka's ``Utils.murmur2``, as Java's int."""

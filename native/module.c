@@ -1,9 +1,10 @@
-/* The Python module: see _native.pyi for what each thing is.  This file, those named decoder and values/records.c know Python, by its stable ABI.
+/* The Python module: see _native.pyi for what each thing is.  This file, those named decoder, encoder and values/records.c know Python, by its stable ABI.
  *
  * The rooms, in the order of the data:
  *
  *   kafka_batches/  our own Fetch client brings bytes: decoder (one partition's share of a response, for Python)
- *                   -> batches (Kafka's record batches, record by record, into the columns), with crc32c
+ *                   -> batches (Kafka's record batches, record by record, into the columns), with crc32c and layout;
+ *                   encoder is the way back: columns become record batches
  *   arrow/          what it fills: columns (growing) -> export (into Arrow's C data interface, arrow.h) in blocks of
  *                   memory; topics (with the column of each one's name) and utf8
  *   values/         what is inside of records: tree (growing columns of any shape) -> tree_export (into Arrow), avro
@@ -17,6 +18,7 @@
 
 #include "events.h"
 #include "kafka_batches/decoder.h"
+#include "kafka_batches/encoder.h"
 #include "values/avro_decoder.h"
 #include "values/json_decoder.h"
 #include "values/protobuf_decoder.h"
@@ -30,7 +32,7 @@ PyMODINIT_FUNC PyInit__native(void) {
       PyModule_AddIntConstant(module, "BAD_TIMESTAMP", BAD_TIMESTAMP) < 0 ||
       PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0 ||
       PyModule_AddIntConstant(module, "TOO_LARGE", TOO_LARGE) < 0 ||
-      PyModule_AddIntConstant(module, "UNPACKING", UNPACKING) < 0 || add_decoder(module) < 0 ||
+      PyModule_AddIntConstant(module, "UNPACKING", UNPACKING) < 0 || add_decoder(module) < 0 || add_encoder(module) < 0 ||
       add_avro_decoder(module) < 0 || add_protobuf_decoder(module) < 0 || add_json_decoder(module) < 0)
     Py_CLEAR(module);
   return module;

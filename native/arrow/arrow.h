@@ -1,4 +1,4 @@
-/* Arrow's C data interface (arrow.apache.org/docs/format/CDataInterface.html): the one structure that is needed. */
+/* Arrow's C data interface (arrow.apache.org/docs/format/CDataInterface.html): the two structures of an array and its type. */
 #ifndef COHORT_ARROW_H
 #define COHORT_ARROW_H
 
@@ -8,6 +8,18 @@
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "this is written for machines with the lowest byte first"
 #endif
+
+struct ArrowSchema {
+  const char *format;
+  const char *name;
+  const char *metadata;
+  int64_t flags;
+  int64_t n_children;
+  struct ArrowSchema **children;
+  struct ArrowSchema *dictionary;
+  void (*release)(struct ArrowSchema *);
+  void *private_data;
+};
 
 struct ArrowArray {
   int64_t length;

@@ -5,23 +5,8 @@
 
 #include "arrow/utf8.h"
 #include "crc32c.h"
+#include "layout.h"
 
-enum {
-  BASE_OFFSET = 0,
-  BATCH_LENGTH = 8, /* of what follows this field */
-  LEADER_EPOCH = 12,
-  MAGIC = 16,
-  CRC = 17,
-  ATTRIBUTES = 21, /* from here on the checksum covers all */
-  LAST_OFFSET_DELTA = 23,
-  FIRST_TIMESTAMP = 27,
-  MAX_TIMESTAMP = 35,
-  PRODUCER_ID = 43,
-  RECORDS_COUNT = 57,
-  HEADER = 61,
-  FRAME = 12 /* offset and length */
-};
-enum { CODEC_BITS = 7, LOG_APPEND_TIME = 8, TRANSACTIONAL = 16, CONTROL = 32, ABORT_MARKER = 0 };
 enum { MICROSECONDS = 1000, DONE_WITH = -1 };
 enum { ROW_BYTES = 40, HEADER_BYTES = 9 }; /* in the columns, beside the bytes themselves: numbers, places, bits */
 enum { LONGEST_NUMBER = 10, HEAD_OF_RECORD = 3 * LONGEST_NUMBER + 1 }; /* up to its offset */
