@@ -19,12 +19,12 @@ from sparkcohort.runtime.text import printable
 T = TypeVar("T")
 
 METADATA, METADATA_VERSION = 3, 12
-FETCH, FETCH_VERSION = 1, 13
+PRODUCE, FETCH, FETCH_VERSION = 0, 1, 13
 FETCH_BY_NAMES = 12  # and below
 VERSIONS: Mapping[int, Sequence[int]] = {METADATA: (METADATA_VERSION, 7), FETCH: (FETCH_VERSION, FETCH_BY_NAMES, 11)}
 """Of which versions of which request a broker must speak one, the best first: Kafka 2.4 does."""
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
-_FLEXIBLE_FROM = {METADATA: 9, FETCH: 12, SASL_HANDSHAKE: 99, API_VERSIONS: 3, SASL_AUTHENTICATE: 2}
+_FLEXIBLE_FROM = {PRODUCE: 9, METADATA: 9, FETCH: 12, SASL_HANDSHAKE: 99, API_VERSIONS: 3, SASL_AUTHENTICATE: 2}
 
 NO_ID = bytes(16)
 _NO_TAGS = b"\x00"

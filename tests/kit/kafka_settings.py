@@ -35,10 +35,20 @@ class JavasSetting(NamedTuple):
 @cache
 def consumer_settings() -> tuple[JavasSetting, ...]:
     """All settings of the consumer that Spark's source has.  Needs a Java with its compiler."""
+    return _settings("consumer")
+
+
+@cache
+def producer_settings() -> tuple[JavasSetting, ...]:
+    """The same of its producer."""
+    return _settings("producer")
+
+
+def _settings(kind: str) -> tuple[JavasSetting, ...]:
     clients = [jar for jar in jars("spark-kafka") if jar.name.startswith("kafka-clients")]
     logging = [jar for jar in jars("broker") if jar.name.startswith("slf4j-api")]  # the only thing that it asks for
     path = os.pathsep.join(map(str, clients + logging))
-    command = [java(), *QUICK, "-cp", path, str(SOURCE)]
+    command = [java(), *QUICK, "-cp", path, str(SOURCE), kind]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return tuple(JavasSetting(*line.split("\t")) for line in done.stdout.splitlines())
 

@@ -68,7 +68,10 @@ _PARTITIONERS: Final = "rows go to partitions by the column partition, else as b
 _TRANSACTIONS: Final = "rows are written at least once, without transactions; leave it out"
 _BYTES: Final = "keys and values are bytes; encode them with DataFrame operations"
 REFUSALS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "enable.gapless.guarantee": ("a batch that fails ends the write, so there is no gap; leave it out", ("true", "false")),
+    "enable.gapless.guarantee": (
+        "a batch that fails ends the write, so there is no gap; leave it out",
+        ("true", "false"),
+    ),
     "key.serializer": (_BYTES, ()),
     "partitioner": (_PARTITIONERS, ("murmur2_random",)),
     "partitioner.class": (_PARTITIONERS, ("", "org.apache.kafka.clients.producer.internals.defaultpartitioner")),
@@ -132,16 +135,18 @@ class ProducerSettings:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """The value of ``kafka.*`` options, given without the prefix.  Raises OptionError, which names the option."""
-        named, others, warnings = _sort_options(options)
-        connection, more = translate(others)
+        producer_options, connection_options, warnings = _sort_options(options)
+        connection, more = translate(connection_options)
         connection.pop("isolation.level", None)
-        numbers = {name: _number(name, named.get(name), row) for name, row in NUMBERS.items()}
-        codec = _word("compression.type", named)
-        acks = _word("acks", named)
-        idempotent = _word("enable.idempotence", named) if "enable.idempotence" in named else acks == -1
+        numbers = {name: _number(name, producer_options.get(name), row) for name, row in NUMBERS.items()}
+        codec = _word("compression.type", producer_options)
+        acks = _word("acks", producer_options)
+        idempotent = (
+            _word("enable.idempotence", producer_options) if "enable.idempotence" in producer_options else acks == -1
+        )
         if idempotent and acks != -1:
             raise OptionError("option kafka.acks=1 does not go with kafka.enable.idempotence=true: leave one out")
-        _check_times(named, numbers)
+        _check_times(producer_options, numbers)
         level = numbers.get(f"compression.{('', 'gzip', '', 'lz4', 'zstd')[codec]}.level", -1)
         seconds = {name: numbers[f"{name}.ms"] / 1000 for name in _TIMES}
         return cls(
@@ -166,8 +171,8 @@ _TIMES: Final = ("linger", "max.block", "delivery.timeout", "request.timeout", "
 
 def _sort_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """The producer's own options by Kafka's names, those of connections, and warnings of options without effect."""
-    named: dict[str, str] = {}
-    others: dict[str, str] = {}
+    producer_options: dict[str, str] = {}
+    connection_options: dict[str, str] = {}
     warnings: list[str] = []
     for alias, value in options.items():
         name = ALIASES.get(alias, alias)
@@ -178,19 +183,21 @@ def _sort_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
         elif name in IDLE:
             warnings.append(f"option kafka.{alias} has no effect: {IDLE[name]}")
         elif name not in NUMBERS and name not in WORDS:
-            others[alias] = value
-        elif named.setdefault(name, value) != value:
+            connection_options[alias] = value
+        elif producer_options.setdefault(name, value) != value:
             raise OptionError(f"options kafka.{alias} and kafka.{name} mean the same and differ: leave one out")
-    return named, others, warnings
+    return producer_options, connection_options, warnings
 
 
-def _word(name: str, named: Mapping[str, str]) -> Any:
+def _word(name: str, producer_options: Mapping[str, str]) -> Any:
     values = WORDS[name]
-    text = named.get(name, "none" if name == "compression.type" else next(iter(values))).strip().lower()
+    text = producer_options.get(name, "none" if name == "compression.type" else next(iter(values))).strip().lower()
     if name == "acks" and text == "0":
-        raise OptionError("option kafka.acks=0 is not supported: a write that is lost would not be noticed; use all or 1")
+        raise OptionError(
+            "option kafka.acks=0 is not supported: a write that is lost would not be noticed; use all or 1"
+        )
     if text not in values:
-        raise OptionError(f"option kafka.{name}={named[name]} is none of {', '.join(values)}")
+        raise OptionError(f"option kafka.{name}={producer_options[name]} is none of {', '.join(values)}")
     return values[text]
 
 
@@ -204,12 +211,11 @@ def _number(name: str, text: str | None, row: ProducerOption) -> int:
     return number
 
 
-def _check_times(named: Mapping[str, str], numbers: Mapping[str, int]) -> None:
+def _check_times(producer_options: Mapping[str, str], numbers: Mapping[str, int]) -> None:
     """As ``KafkaProducer.configureDeliveryTimeout``: a request has to have its time."""
     least = numbers["linger.ms"] + numbers["request.timeout.ms"]
-    if numbers["delivery.timeout.ms"] < least and "delivery.timeout.ms" in named:
+    if numbers["delivery.timeout.ms"] < least and "delivery.timeout.ms" in producer_options:
         raise OptionError(
             f"option kafka.delivery.timeout.ms={numbers['delivery.timeout.ms']} is less than kafka.linger.ms and "
             f"kafka.request.timeout.ms together ({least}): raise it, or lower one of them"
         )
-

@@ -13,7 +13,9 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 from sparkcohort.runtime.kafka import sasl
@@ -46,6 +48,7 @@ from sparkcohort.runtime.shell.options.redaction import REDACTED
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 33, 34, 35
 LARGEST_ANSWER = 1 << 20  # of a broker that we don't know yet; its list of versions takes a thousandth of this
 MOST_EXPECTED = 512 << 10  # well below what the system keeps for a connection
+MOST_PIECES = 512  # of one call: systems take 1,024
 _TLS_RECORD = 32 << 10  # bytes of a record may be in OpenSSL's hands already, and one is 16 KiB at most
 SOFTWARE_NAME, SOFTWARE_VERSION = b"sparkcohort", b"0.1.0"  # for the brokers' statistics
 _PLAINTEXT = "is it a plaintext port? see kafka.security.protocol"
@@ -72,29 +75,39 @@ class Transport:
         self._records = isinstance(connected, ssl.SSLSocket)  # of TLS, 16 KiB at most, one with each call
         self._server = server
         self._hint = hint  # until something has come
-        self._unsent = bytearray()
+        self._unsent: deque[memoryview] = deque()
         self._expected = 1
 
     def fileno(self) -> int:
         """The socket's, for a selector."""
         return self.socket.fileno()
 
-    def send(self, data: bytes) -> None:
-        """Queue bytes and write what can be written now; raises TransportError when the peer is gone."""
-        self._unsent += data
+    def send(self, *pieces: bytes | bytearray | memoryview) -> None:
+        """Queue bytes, which are not copied, and write what can be written now; raises TransportError when the peer is gone."""
+        self._unsent.extend(memoryview(piece).cast("B") for piece in pieces if len(piece))
         self.flush()
 
     def flush(self) -> bool:
         """Write on; True when nothing is left.  Raises TransportError when the peer is gone."""
         try:
             while self._unsent:
-                # A second try may be longer, never another start: OpenSSL remembers what it has begun to write.
-                del self._unsent[: self.socket.send(self._unsent)]
+                self._drop_sent(self._write())
         except _NOT_NOW:
             return False
         except OSError as error:
             raise self._connection_error(error) from None
         return True
+
+    def _write(self) -> int:
+        if isinstance(self.socket, ssl.SSLSocket):
+            return self.socket.send(self._unsent[0])  # the same start at a second try: OpenSSL remembers it
+        return self.socket.sendmsg(islice(self._unsent, MOST_PIECES))
+
+    def _drop_sent(self, sent: int) -> None:
+        while self._unsent and sent >= len(self._unsent[0]):
+            sent -= len(self._unsent.popleft())
+        if sent:
+            self._unsent[0] = self._unsent[0][sent:]
 
     def recv_into(self, view: memoryview) -> int:
         """Take what has come, up to the view's length in bytes; 0: nothing there now.  Raises TransportError at the end.

@@ -7,7 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from sparkcohort.runtime.shell.kafka.produce.librdkafka_sender import LibrdkafkaSender
-from sparkcohort.runtime.shell.kafka.produce.report import ProduceReport
+from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceReport
 from sparkcohort.runtime.shell.kafka.produce.row_encoding import as_producer_rows
 from sparkcohort.runtime.shell.kafka.produce.wire_sender import WireSender
 from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings

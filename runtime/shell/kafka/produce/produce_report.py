@@ -43,6 +43,4 @@ class ProduceTally:
 
     def report(self) -> ProduceReport:
         """The counts so far."""
-        return ProduceReport(
-            dict(self.rows), dict(self.bytes), dict(self.batches), dict(self.retries), self.waited_s
-        )
+        return ProduceReport(dict(self.rows), dict(self.bytes), dict(self.batches), dict(self.retries), self.waited_s)
