@@ -1,4 +1,4 @@
-"""The data source ``cohort``: options in, schema and stream reader out.
+"""The data source ``cohort``: options in; schema, readers and writers out.
 
 Four kinds of processes import this module: the one that looks for sources, the one that makes this one, the stream runner
 and the one that plans a read.  So each imports the rest when it needs it.
@@ -6,9 +6,9 @@ and the one that plans a read.  So each imports the rest when it needs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructField, StructType
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.values.columns import Columns
     from sparkcohort.streaming.batch_reader import CohortBatchReader
     from sparkcohort.streaming.reader import CohortStreamReader
+    from sparkcohort.streaming.writer import CohortBatchWriter, CohortStreamWriter, RowWriter
 
 
 class CohortSource(DataSource):
-    """``spark.readStream.format("cohort")`` reads Kafka as a consumer group; ``spark.read`` reads ranges without a group.
+    """``spark.readStream.format("cohort")`` reads Kafka as a consumer group; ``spark.read`` reads ranges without a group; both write.
 
-    Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required for streams.
+    Options, schema and columns are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required for streams.
     """
 
     _parsed: Mapping[Reads, SourceOptions] = {}  # pickled with the source: later processes needn't parse them again
@@ -40,7 +41,8 @@ class CohortSource(DataSource):
         if reads not in self._parsed:
             from sparkcohort.runtime.shell.options.parse import parse  # noqa: PLC0415  not to be found
 
-            options = _allowed(parse(self.options, reads))
+            options = parse(self.options, reads)
+            _check_allowed(options.kafka_names)
             other = next(iter(self._parsed.values()), None)
             # The registry is asked once per source: the rows must have the schema that Spark got from schema().
             options = replace(options, columns=other.columns, notes=other.notes) if other else with_registered(options)
@@ -91,23 +93,45 @@ class CohortSource(DataSource):
         return CohortBatchReader(options, scan)
 
     @message_first
-    def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature
-        """Raises OptionError: the source only reads."""
-        raise OptionError("format('cohort') only reads: write with format('kafka') or inside foreachBatch")
+    def writer(self, schema: StructType, overwrite: bool) -> CohortBatchWriter:
+        """The writer of one DataFrame.  Raises OptionError for bad options or columns."""
+        from sparkcohort.streaming.writer import CohortBatchWriter  # noqa: PLC0415  likewise
+
+        if overwrite:
+            raise OptionError(
+                "mode overwrite is not supported: nothing that is in a topic is written over; use .mode('append')"
+            )
+        return CohortBatchWriter(self._row_writer(schema))
 
     @message_first
-    def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
-        """Raises OptionError: the source only reads."""
-        self.writer(schema, overwrite)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CohortStreamWriter:  # noqa: ARG002, N802  PySpark's signature
+        """The writer of one query.  Output mode complete (``overwrite``) writes each result anew, as Spark's own sink does.
+
+        Raises OptionError for bad options or columns.
+        """
+        from sparkcohort.streaming.writer import CohortStreamWriter  # noqa: PLC0415  likewise
+
+        return CohortStreamWriter(self._row_writer(schema))
+
+    def _row_writer(self, schema: StructType) -> RowWriter:
+        from sparkcohort.runtime.shell.options.parse_sink import parse_sink  # noqa: PLC0415  likewise
+        from sparkcohort.runtime.values.sink_columns import sink_columns  # noqa: PLC0415  likewise
+        from sparkcohort.streaming.writer import RowWriter, log_warning  # noqa: PLC0415  likewise
+
+        options = parse_sink(self.options)
+        _check_allowed(options.kafka_names)
+        for warning in options.producer.warnings:
+            log_warning(warning)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        return RowWriter(options, sink_columns(columns, has_topic=bool(options.topic)))
 
 
-def _allowed(options: SourceOptions) -> SourceOptions:
-    """The options.  Raises OptionError where the operator's list has one (``spark.sql.kafka.disallowedOptions``)."""
+def _check_allowed(kafka_names: Iterable[str]) -> None:
+    """Raises OptionError where the operator's list has one of these (``spark.sql.kafka.disallowedOptions``)."""
     from sparkcohort.runtime.shell.driver import spark_settings  # noqa: PLC0415  not to be found
     from sparkcohort.runtime.shell.options.disallowed import SETTING, check_allowed  # noqa: PLC0415
 
-    check_allowed(options.kafka_names, spark_settings.of_application().get(SETTING, ""))
-    return options
+    check_allowed(kafka_names, spark_settings.of_application().get(SETTING, ""))
 
 
 def _with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:

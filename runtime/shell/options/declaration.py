@@ -1,6 +1,6 @@
 """The declaration of an option: once, at the field that has its value.
 
-A field of ``SourceOptions`` that is declared with ``option(...)`` is parsed by its kind, checked by its bounds, listed in
+A field of ``SourceOptions`` or ``SinkOptions`` that is declared with ``option(...)`` is parsed by its kind, checked by its bounds, listed in
 docs/options.md and shown in ``conf/cohort.properties``.  ``table`` adds the options that are read together.
 """
 
@@ -20,8 +20,8 @@ class Option:
     """One option, or a family whose name ends in ``.*``; ``default`` and ``example`` as a user would write them.
 
     ``accepted`` options give a warning, ``refused`` ones an error; both name what to use ``instead``.  Options of ``streams`` give a
-    warning in a batch read, those of ``batches`` an error in a stream.  ``heading``: the option begins a section of the sample in
-    ``conf/``.
+    warning in a batch read, those of ``batches`` an error in a stream, those of ``none`` an error in any read; a write takes those that
+    say so.  ``heading``: the option begins a section of the sample in ``conf/``.
     """
 
     name: str
@@ -33,7 +33,8 @@ class Option:
     maximum: int = NO_MAXIMUM
     status: Status = "honoured"
     instead: str = ""
-    reads: Reads = "both"
+    reads: Reads | Literal["none"] = "both"
+    writes: bool = False
     example: str = ""
     heading: str = ""
 

@@ -106,9 +106,11 @@ def _table_check(texts: Mapping[str, str], written: Mapping[str, str], reads: Re
         if option is None and key.startswith(("kafka.", *FAMILIES)):
             continue
         if option is None:
-            raise OptionError(f"option {written[key]} is unknown{_nearest(key)}")
+            raise OptionError(f"option {written[key]} is unknown{nearest_option(key)}")
         if option.status == "refused":
             raise OptionError(f"option {option.name} is not supported: {option.instead}")
+        if option.reads == "none":
+            raise OptionError(f"option {option.name} is for writes only: {option.instead}")
         if option.reads == "batches" and reads == "streams":
             raise OptionError(f"option {option.name} is not supported in a stream: {STREAMS_HAVE_NO_END}")
         if option.status == "accepted":
@@ -129,7 +131,8 @@ def _idle(texts: Mapping[str, str]) -> list[str]:
     return [f"option {name} has no effect: partition.assignment.strategy does not name load-balanced" for name in idle]
 
 
-def _nearest(key: str) -> str:
+def nearest_option(key: str) -> str:
+    """What to do about the name of an option that there isn't."""
     if (kafkas := ROWS.get(key)) is not None:
         refusal = f", where it is not supported: {kafkas.reason}" if kafkas.fate is Fate.REFUSED else ""
         return f"; Kafka's own settings are written with the prefix: kafka.{key}{refusal}"
@@ -231,9 +234,14 @@ def _topics(text: str) -> tuple[str, ...]:
     return topics
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka's ``Topic.validate`` takes the name."""
+    return name not in (".", "..") and re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) is not None
+
+
 def _check_topic(option: str, topic: str) -> None:
-    """Raises OptionError for a name that Kafka's ``Topic.validate`` refuses."""
-    if topic in (".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+    """Raises OptionError for a name that is no topic's."""
+    if not is_topic_name(topic):
         raise OptionError(
             f"option {option} names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "
             "for a regular expression use subscribePattern"

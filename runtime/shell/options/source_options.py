@@ -56,6 +56,7 @@ class SourceOptions:
         "kafka.bootstrap.servers",
         "servers",
         "brokers to start from, host:port,host:port; required",
+        writes=True,
         example="broker-1:9092,broker-2:9092",
         heading="What to read, and as which group",
     )
@@ -153,8 +154,9 @@ class SourceOptions:
     include_headers: bool = option(
         "includeHeaders",
         "boolean",
-        "add the column headers; a schema of .schema(...) decides by itself",
+        "add the column headers; a schema of .schema(...) decides by itself; a write takes them wherever they are",
         default="false",
+        writes=True,
     )
     unreachable_partitions: str = stream_option(
         "unreachable.partitions",

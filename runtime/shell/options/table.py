@@ -1,6 +1,6 @@
 """Every option of the source: docs/options.md, ``conf/cohort.properties`` and the parser are made of this table.
 
-An option with a value of its own is declared at its field, in ``source_options``.  Here stand those that are read together.
+An option with a value of its own is declared at its field, in ``source_options`` or ``sink_options``.  Here stand those that are read together.
 Names and meanings are Spark's where Spark's Kafka source has the option, Kafka's where Kafka's consumer has it.
 Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: their table is ``kafka_settings``.
 """
@@ -12,6 +12,7 @@ from typing import Final
 
 from sparkcohort.runtime.shell.options.declaration import Option, declared_options
 from sparkcohort.runtime.shell.options.kafka_settings import Fate, names
+from sparkcohort.runtime.shell.options.sink_options import SinkOptions
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 _WHAT_IS_READ = (
@@ -124,6 +125,7 @@ _LOGIN = (
         "kafka.sasl.oauthbearer.provider",
         "dotted name",
         "package.module:function that makes tokens to log in with (OAUTHBEARER), on driver and executors; see operate/logins.md",
+        writes=True,
         example="my_tokens:make",
     ),
 )
@@ -147,8 +149,13 @@ _WITHOUT_EFFECT = (
         status="accepted",
         instead="metadata.max.age.ms says how soon a new partition is seen",
     ),
-    Option("topic", "string", "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"),
-    Option("path", "string", "load(path)", status="refused", instead="subscribe names the topics; call load() bare"),
+    Option(
+        "path",
+        "string",
+        "load(path), save(path)",
+        status="refused",
+        instead="subscribe names the topics to read, topic the one to write to; call load(), save() and start() bare",
+    ),
 )
 
 _SOURCE = tuple(declared_options(SourceOptions).values())
@@ -161,6 +168,7 @@ OPTIONS: Final = (
     *_VALUES,
     *_REGISTRY,
     *_LOGIN,
+    *declared_options(SinkOptions).values(),
     *_WITHOUT_EFFECT,
 )
 """One row for each declaration."""

@@ -41,6 +41,16 @@ class ProduceTally:
         self.bytes[topic] += nbytes
         self.batches[topic] += 1
 
+    def add(self, report: ProduceReport) -> None:
+        """Count what another producer reports."""
+        for counts, more in zip(
+            (self.rows, self.bytes, self.batches, self.retries),
+            (report.rows, report.bytes, report.batches, report.retries),
+            strict=True,
+        ):
+            counts.update(more)
+        self.waited_s += report.waited_s
+
     def report(self) -> ProduceReport:
         """The counts so far."""
         return ProduceReport(dict(self.rows), dict(self.bytes), dict(self.batches), dict(self.retries), self.waited_s)

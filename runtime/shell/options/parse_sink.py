@@ -1,0 +1,52 @@
+"""The options of a write, parsed: one frozen value, or one clear error naming the option and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.disallowed import kafka_names
+from sparkcohort.runtime.shell.options.parse import is_topic_name, nearest_option
+from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
+from sparkcohort.runtime.shell.options.sink_options import SinkOptions
+from sparkcohort.runtime.shell.options.table import BY_KEY
+from sparkcohort.runtime.shell.options.values import Values
+
+# DataStreamWriter hands its own options on to the sink.
+_SPARKS_OWN: Final = ("checkpointlocation", "queryname", "asyncprogresstracking")
+
+
+def parse_sink(options: Mapping[str, str]) -> SinkOptions:
+    """Check and type the options of a write as Spark hands them over (keys in any case).
+
+    Raises OptionError: one message that names the option and the remedy, never a secret's value.
+    """
+    texts = {key.lower(): str(value) for key, value in options.items() if not key.lower().startswith(_SPARKS_OWN)}
+    for key in options:
+        _check_option(key, texts)
+    value = Values(texts)
+    value.read(BY_KEY["includeheaders"])
+    topic = value.text("topic")
+    if "topic" in texts and not is_topic_name(topic):
+        raise OptionError(
+            f"option topic={topic!r} is no topic name (letters, digits, '.', '_', '-'): correct it, or leave it out where "
+            "the column topic names each row's"
+        )
+    java = {key.removeprefix("kafka."): text for key, text in texts.items() if key.startswith("kafka.")}
+    java["bootstrap.servers"] = value.read(BY_KEY["kafka.bootstrap.servers"])
+    java.setdefault("client.id", "cohort")
+    return SinkOptions(topic=topic, producer=ProducerSettings.parse(java), kafka_names=kafka_names(texts))
+
+
+def _check_option(name: str, texts: Mapping[str, str]) -> None:
+    """Raises OptionError for an option that no write takes."""
+    key = name.lower()
+    option = BY_KEY.get(key)
+    if key not in texts or (option is None and key.startswith("kafka.")) or (option is not None and option.writes):
+        return
+    if option is None:
+        raise OptionError(f"option {name} is unknown{nearest_option(key)}")
+    if option.status == "refused":
+        raise OptionError(f"option {option.name} is not supported: {option.instead}")
+    raise OptionError(f"option {option.name} is for reads only: leave it out; a write takes topic and kafka.*")
