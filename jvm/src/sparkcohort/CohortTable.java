@@ -1,6 +1,8 @@
 package sparkcohort;
 
+import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -9,10 +11,19 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The Python source's table, but for how a stream's rows come to Spark, and for what Spark pushes to a batch read. */
-record CohortTable(Table python, BatchPlans plans) implements SupportsRead, SupportsWrite {
+/**
+ * The Python source's table, but for how a stream's rows come to Spark, for what Spark pushes to a batch read, and for what a stream's
+ * writes cost the driver: {@code writers} has the factories of a query's batches, by the schema of the rows.
+ */
+record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingDataWriterFactory> writers) implements SupportsRead, SupportsWrite {
+  CohortTable(Table python, BatchPlans plans) {
+    this(python, plans, new ConcurrentHashMap<>());
+  }
+
   @Override
   public String name() {
     return python.name();
@@ -28,14 +39,18 @@ record CohortTable(Table python, BatchPlans plans) implements SupportsRead, Supp
     return python.capabilities();
   }
 
-  /** Python's, which refuses, and says how to write. */
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return ((SupportsWrite) python).newWriteBuilder(info);
+    return new CohortWriteBuilder(((SupportsWrite) python).newWriteBuilder(info), info.schema(), writers);
   }
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     return new CohortScanBuilder(plans, ReaderOption.withJar(options));
+  }
+
+  @Override
+  public String toString() {
+    return name(); // the sink's description in progress events
   }
 }

@@ -24,13 +24,16 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.RowToColumnConverter;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
+import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
@@ -66,8 +69,10 @@ final class PythonSource {
         PythonBatch.class,
         PythonDataSourceReadInfo.class,
         PythonMicroBatchStreamWithTriggerAvailableNow.class,
+        PythonWriterCommitMessage.class,
         PythonStreamingInputPartition.class,
         RowToColumnConverter.class,
+        SupportsStreamingUpdateAsAppend.class,
         OnHeapColumnVector.class);
   }
 
@@ -143,6 +148,11 @@ final class PythonSource {
   /** What the Python reader planned for one task, as it pickled it. */
   static byte[] pickled(InputPartition partition) {
     return ((PythonStreamingInputPartition) partition).pickedPartition();
+  }
+
+  /** What a task of the Python writer has written, as it pickled it. */
+  static byte[] pickled(WriterCommitMessage message) {
+    return ((PythonWriterCommitMessage) message).pickledMessage();
   }
 
   /** The same task with another pickled plan. */
