@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
 from tests.kit.broker import Broker
+from tests.kit.jars import reader_jar
 from tests.kit.streams import FORMS, Stream, error, options
 from tests.kit.tier import of_tier
 from tests.kit.writes import LineStream, stored, values, write
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
+pytestmark = pytest.mark.timeout(900)  # a busy machine makes a query slow
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 AT_MS: Final = int(time.time() * 1000) - 3_600_000
@@ -193,6 +194,18 @@ def test_complete_mode(spark: SparkSession, broker: Broker, topic: str, tmp_path
         assert sorted((bytes(row.key), bytes(row.value)) for row in stored(spark, broker, name)) == [
             (b"a", b"2"), (b"a", b"2"), (b"b", b"1"), (b"b", b"2")
         ]  # fmt: skip
+
+
+@pytest.mark.skipif(not reader_jar(), reason="Spark takes output mode update of no Python sink")
+def test_update_mode(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """With the jar, as Spark's own sink; progress events have the rows that were written."""
+    for form in FORMS:
+        name = f"{topic}-{form}"
+        broker.admin.create_topic(name)
+        stream = LineStream(spark, tmp_path / form, broker, form, mode="update", topic=name)
+        query = stream.run("1", "2", "3")
+        assert [progress["sink"]["numOutputRows"] for progress in query.recentProgress] == [3]
+        assert values(spark, broker, name) == ["1", "2", "3"]
 
 
 @pytest.mark.thorough("on both formats")

@@ -1,0 +1,61 @@
+"""The options of a write: what it takes, and what is refused with what to do."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.options.parse_sink import parse_sink
+from sparkcohort.runtime.shell.options.table import OPTIONS
+from tests.kit.options import LEAST
+
+BROKERS = {"kafka.bootstrap.servers": "b1:9092"}
+READS_ONLY = [option.name for option in OPTIONS if not option.writes and option.status != "refused"]
+
+
+def refused(**more: str) -> str:
+    """The message with which a write with these options is refused; ``__`` stands for a dot."""
+    with pytest.raises(OptionError) as caught:
+        parse_sink({**BROKERS, **{name.replace("__", "."): value for name, value in more.items()}})
+    return str(caught.value)
+
+
+def test_the_least_options_are_enough() -> None:
+    """Brokers; in any case, with what Spark hands on of its own, and what Spark's sink takes beside it."""
+    assert parse_sink(BROKERS) == parse_sink(
+        {"KAFKA.Bootstrap.Servers": "b1:9092", "checkpointLocation": "/tmp/c", "queryName": "q"}
+    )
+    options = parse_sink({**BROKERS, "topic": " billed ", "includeHeaders": "true", "kafka.acks": "1"})
+    assert (options.topic, options.producer.acks, options.kafka_names) == (
+        "billed", 1, ("kafka.acks", "kafka.bootstrap.servers")
+    )  # fmt: skip
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301  our own
+
+
+@pytest.mark.parametrize("name", READS_ONLY)
+def test_what_is_read_is_refused(name: str) -> None:
+    """Each option of reads, by its name; a family by one of its names."""
+    text = refused(**{name.replace("*", "x"): "1"})
+    assert name.endswith("*") or text.startswith(f"option {name} is for reads only")
+
+
+def test_a_topic_to_write_is_no_option_of_reads() -> None:
+    """And the other way round."""
+    with pytest.raises(OptionError, match="option topic is for writes only: subscribe names the topics to read"):
+        parse({**LEAST, "topic": "billed"})
+
+
+def test_refusals_name_option_and_remedy() -> None:
+    """Brokers that are missing, names that nobody has, topics that are none."""
+    with pytest.raises(OptionError, match=r"option kafka\.bootstrap\.servers is missing"):
+        parse_sink({"topic": "billed"})
+    assert "did you mean topic?" in refused(topics="billed")
+    assert "written with the prefix: kafka.linger.ms" in refused(linger__ms="5")
+    assert "topic the one to write to" in refused(path="billed")
+    for name in ("", "a b", "..", "x" * 250):
+        assert refused(topic=name).startswith("option topic=")
+    assert "includeHeaders='yes' must be true or false" in refused(includeHeaders="yes")
+    assert "kafka.partitioner.class is not supported" in refused(kafka__partitioner__class="org.example.Mine")
