@@ -130,12 +130,14 @@ def test_missing_topic_and_wrong_address(spark: SparkSession, broker: Broker, to
         nobody.close()
 
 
-def test_writing_and_impossible_schemas_are_refused(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """Writing, and a schema that can't be, each get one sentence that says what to do instead."""
+def test_options_of_the_other_way_and_impossible_schemas_are_refused(
+    spark: SparkSession, broker: Broker, topic: str
+) -> None:
+    """A write with options of a read, and a schema that can't be, each get one sentence that says what to do instead."""
     source = options(broker, topic, startingOffsets=None)
     with pytest.raises(PySparkException) as written:
         spark.range(1).write.format("cohort").options(**source).mode("append").save()
-    assert_told(str(written.value), "format('cohort') only reads: write with format('kafka')")
+    assert_told(str(written.value), "option subscribe is for reads only: leave it out")
     with pytest.raises(PySparkException) as shaped:
         stream = spark.readStream.format("cohort").schema("value STRING").options(**source).load()
         stream.writeStream.format("noop").start().processAllAvailable()

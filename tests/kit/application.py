@@ -194,10 +194,12 @@ class Application:
         form: str = "cohort",
         trigger: Mapping[str, Any] | None = None,
         gate: int = ALL,
+        sink: Mapping[str, str] | None = None,
     ) -> Query:
         """Start a query of these source options; batches after ``gate`` wait for ``Query.allow``.  Returns at once.
 
         The name of a query that has ended starts it again, from its checkpoint.  ``form``: the source's format.
+        ``sink``: the options of a write to Kafka, which then is all that the query does: without gate, and without events of batches.
         """
         folder = self.directory / name
         runs = 1 + sum(query.out == folder / "out" for query in self._queries)
@@ -211,6 +213,7 @@ class Application:
             form=form,
             options={key: str(value) for key, value in options.items()},
             trigger=dict(trigger or {"processingTime": "0 seconds"}),
+            sink=dict(sink or {}),
             out=str(query.out),
             gate=str(query.out / "_gate"),
             checkpoint=str(query.checkpoint),

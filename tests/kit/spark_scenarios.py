@@ -66,6 +66,8 @@ OPTIONS, READER, STRATEGY = "KafkaSourceProviderSuite", "KafkaOffsetReaderSuite"
 EVOLUTION: Final = "StreamingSourceEvolutionSuite"
 CONSUMER, TOKENS, REDACTED = "KafkaDataConsumerSuite", "KafkaDelegationTokenSuite", "KafkaRedactionUtilSuite"
 
+SINK: Final = f"{E2E}test_sink.py"
+STREAM_SINK, BATCH_SINK = "KafkaSinkMicroBatchStreamingSuite", ("KafkaSinkBatchSuiteV1", "KafkaSinkBatchSuiteV2")
 INSIDE: Final = "a class of Spark's own, nothing that a user sees"
 NO_V1: Final = "no source here is of the old interface"
 NO_CONTINUOUS: Final = "Spark takes no Python source there: use Trigger.ProcessingTime"
@@ -209,6 +211,31 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
         *(f"SPARK-25151 Handles multiple tasks in executor fetching same (topic, partition) pair{edge}"
           for edge in ("", " and same offset (edge-case) - data in use", " and same offset (edge-case) - data not in use")))),
     (TOKENS, REFUSED, NO_TOKENS, DELEGATED, NO_LOGIN, ("Roundtrip",)),
+    *(
+        (STREAM_SINK, SAME, "", f"{SINK}::test_where_a_stream_goes[{way}]", "", (f"streaming - {name}",))
+        for way, name in (
+            ("a column", "write to kafka with topic field"),
+            ("an option", "write w/o topic field, with topic option"),
+            ("both", "topic field and topic option"),
+        )
+    ),
+    (STREAM_SINK, SAME, "in the same words", f"{SINK}::test_wrong_columns", "", (
+        "streaming - write data with bad schema", "streaming - write data with valid schema but wrong types")),
+    (STREAM_SINK, SAME, "", f"{SINK}::test_no_topic", "", ("streaming - write to non-existing topic",)),
+    (STREAM_SINK, SAME, BY_NAME, f"{SINK}::test_refused_settings", "", ("streaming - exception on config serializer",)),
+    (STREAM_SINK, SAME, "with Cohort's jar; without it Spark takes output mode update of no Python sink", f"{SINK}::test_update_mode", "", ("streaming - sink progress is produced",)),
+    *(
+        (suite, result, words, f"{SINK}::{test}", "", (name,))
+        for suite in BATCH_SINK
+        for result, words, test, name in (
+            (SAME, "", "test_a_batch", "batch - write to kafka"),
+            (DIFFERENT, "a partitioner of Java's is refused by name; keys, the column partition and nulls in it go where they go there", "test_keys_have_their_partition", "batch - partition column and partitioner priorities"),
+            (SAME, "in the same words", "test_no_topic", "batch - null topic field value, and no topic option"),
+            (SAME, "", "test_an_analyzed_plan", "SPARK-20496: batch - enforce analyzed plans"),
+            (SAME, "an error in both", "test_modes_of_a_batch", "batch - unsupported save modes"),
+        )
+    ),
+    (BATCH_SINK[1], SAME, "", f"{SINK}::test_an_analyzed_plan", "", ("generic - write big data with small producer buffer",)),
     (EVOLUTION, SAME, "a source named, added, in another place, and removed; cohort reads their checkpoints", f"{E2E}test_named_sources.py::test_sources_come_and_go_by_name", "", (
         "named sources enforcement uses V2 offset log format",
         "source evolution - add new source with named sources",

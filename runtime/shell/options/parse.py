@@ -131,17 +131,19 @@ def _idle(texts: Mapping[str, str]) -> list[str]:
     return [f"option {name} has no effect: partition.assignment.strategy does not name load-balanced" for name in idle]
 
 
-def nearest_option(key: str) -> str:
-    """What to do about the name of an option that there isn't."""
+def nearest_option(key: str, *, writes: bool = False) -> str:
+    """What to do about the name of an option that there isn't, of a read or a write."""
     if (kafkas := ROWS.get(key)) is not None:
         refusal = f", where it is not supported: {kafkas.reason}" if kafkas.fate is Fate.REFUSED else ""
         return f"; Kafka's own settings are written with the prefix: kafka.{key}{refusal}"
-    if f"value.{key}" in BY_KEY:
+    if f"value.{key}" in BY_KEY and not writes:
         return f"; did you mean value.{key}, or key.{key}?"
-    near = difflib.get_close_matches(key, BY_KEY, n=1, cutoff=0.6)
+    possible = [name for name, option in BY_KEY.items() if option.writes or not writes]
+    near = difflib.get_close_matches(key, possible, n=1, cutoff=0.6)
     if near:
         option = BY_KEY[near[0]]
-        return f"; {option.instead}" if option.status == "refused" else f"; did you mean {option.name}?"
+        is_none = option.status == "refused" or (option.reads == "none" and not writes)
+        return f"; {option.instead}" if is_none else f"; did you mean {option.name}?"
     if "." in key:
         return f"; Kafka's own settings are written with the prefix: kafka.{key}"
     return "; docs/options.md lists every option"

@@ -46,7 +46,7 @@ def _check_option(name: str, texts: Mapping[str, str]) -> None:
     if key not in texts or (option is None and key.startswith("kafka.")) or (option is not None and option.writes):
         return
     if option is None:
-        raise OptionError(f"option {name} is unknown{nearest_option(key)}")
+        raise OptionError(f"option {name} is unknown{nearest_option(key, writes=True)}")
     if option.status == "refused":
         raise OptionError(f"option {option.name} is not supported: {option.instead}")
     raise OptionError(f"option {option.name} is for reads only: leave it out; a write takes topic and kafka.*")

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.options.parse_sink import parse_sink
 from sparkcohort.runtime.shell.options.security_settings import SENSITIVE
 from sparkcohort.runtime.shell.options.table import OPTIONS
 from sparkcohort.runtime.values.formats import OF_STRUCTS
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
+WRITES = {"kafka.bootstrap.servers": "b1:9092"}
 SECOND_WAYS = (
     "subscribePattern",
     "assign",
@@ -32,7 +34,11 @@ def test_the_sample_is_accepted() -> None:
     """As it stands, and with every default and example taken in."""
     live = [line for line in (CONF / "cohort.properties").read_text().splitlines() if line and line[0] != "#"]
     assert parse(dict(line.split("=", 1) for line in live)).group_id == "billing"
-    plain = {name: value for name, value in _lines().items() if name not in SECOND_WAYS and ".ssl." not in name}
+    of_writes = {option.name for option in OPTIONS if option.reads == "none"}
+    lines = _lines()
+    assert {name: parse_sink({**WRITES, name: lines[name]}).topic for name in of_writes} == {"topic": "billed"}
+    no_reads = {*SECOND_WAYS, *of_writes}
+    plain = {name: value for name, value in lines.items() if name not in no_reads and ".ssl." not in name}
     of_batches = {option.name for option in OPTIONS if option.reads == "batches"}
     assert (
         parse({name: value for name, value in plain.items() if name not in of_batches}).kafka["sasl.username"]
