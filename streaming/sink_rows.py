@@ -43,7 +43,7 @@ def records(batch: pa.RecordBatch, columns: Mapping[str, int], topic: str) -> pa
 def _column(field: pa.Field, column: pa.Array) -> pa.Array:
     if field.name == "topic" and column.null_count:
         raise CohortError(
-            "The Kafka message data sent to the producer contains a null topic. Use the `topic` option for setting a default topic.",
+            "[KAFKA_NULL_TOPIC_IN_DATA] The Kafka message data sent to the producer contains a null topic. Use the `topic` option for setting a default topic.",
             "KAFKA_NULL_TOPIC_IN_DATA",
         )
     if field.name == "headers":

@@ -48,7 +48,7 @@ class RowWriter:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
         """Write the rows of one task and wait for their acknowledgement.  Raises CohortError."""
-        from sparkcohort.runtime.shell.kafka.produce.producers import borrowed_producer  # noqa: PLC0415  only tasks
+        from sparkcohort.runtime.shell.kafka.produce.producer_pool import borrowed_producer  # noqa: PLC0415  only tasks
         from sparkcohort.streaming.sink_rows import records  # noqa: PLC0415  likewise
 
         log_to_stderr()

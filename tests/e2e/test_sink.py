@@ -31,7 +31,7 @@ def test_topic_to_topic(spark: SparkSession, broker: Broker, topic: str, tmp_pat
     writer = source.select("key", "value", "partition", "timestamp").writeStream.format("cohort")
     writer = writer.option("kafka.bootstrap.servers", broker.bootstrap).option("topic", f"{topic}-out")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(180)
     columns = ("partition", "offset", "key", "value", "timestamp")
     wanted, found = (
         [[row[name] for name in columns] for row in stored(spark, broker, name)] for name in (topic, f"{topic}-out")
@@ -171,7 +171,11 @@ def test_no_topic(spark: SparkSession, broker: Broker, topic: str, tmp_path: Pat
 def test_modes_of_a_batch(spark: SparkSession, broker: Broker, topic: str, mode: str) -> None:
     """Only append; Spark's own sink takes errorifexists too, its default, which Spark takes of no Python sink."""
     frame = spark.createDataFrame([("1",)], "value string")
-    words = {"overwrite": "use .mode('append')", "ignore": "please use Append", "errorifexists": "please use Append"}
+    words = {
+        "overwrite": "use .mode('append')",
+        "ignore": 'Please use either the "Append"',
+        "errorifexists": 'Please use either the "Append"',
+    }
     broker.admin.create_topic(topic)
     with pytest.raises(PySparkException) as ours:
         write(frame, broker, "cohort", mode=mode, topic=topic)

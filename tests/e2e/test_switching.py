@@ -63,6 +63,14 @@ ROWS: Final = {
     "a task for a partition without records, too": "tests/e2e/test_batch_reads.py",
     "`kafka.group.id` is the group of the consumers": "tests/e2e/test_batch_reads.py",
     "`CREATE TABLE … USING kafka`": "tests/e2e/test_batch_reads.py",
+    '`write.format("kafka").save()`': "tests/e2e/test_sink.py",
+    "output mode `update`": "tests/e2e/test_sink.py",
+    "columns in lower case; `Key` is ignored": "tests/unit/values/test_sink_columns.py",
+    "a column `timestamp` is ignored (Spark 4.2)": "tests/e2e/test_sink.py",
+    "`kafka.partitioner.class`, `kafka.interceptor.classes`": "tests/unit/options/test_sink_options.py",
+    "unknown options, and those of reads, are ignored": "tests/unit/options/test_sink_options.py",
+    "`kafka.linger.ms`, `kafka.batch.size` default to Java's": "tests/unit/options/test_producer_settings.py",
+    "`asyncProgressTrackingEnabled`": "tests/e2e/test_sink.py",
 }
 PER_PARTITION: Final = 10
 TIME: Final = 99_999_999_999_999

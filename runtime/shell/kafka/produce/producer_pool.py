@@ -22,7 +22,7 @@ _idle: list[tuple[ProducerSettings, Producer]] = []  # the one used last is the 
 @contextmanager
 def borrowed_producer(settings: ProducerSettings) -> Iterator[Producer]:
     """The producer of these settings, for one task; closed if the task fails."""
-    place = next((place for place, (other, _) in enumerate(_idle) if other == settings), None)
+    place = next((place for place, (own, _) in enumerate(_idle) if own == settings), None)
     producer = Producer(settings) if place is None else _idle.pop(place)[1]
     try:
         yield producer
