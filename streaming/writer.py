@@ -49,7 +49,7 @@ class RowWriter:
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
         """Write the rows of one task and wait for their acknowledgement.  Raises CohortError."""
         from sparkcohort.runtime.shell.kafka.produce.producer_pool import borrowed_producer  # noqa: PLC0415  only tasks
-        from sparkcohort.streaming.sink_rows import records  # noqa: PLC0415  likewise
+        from sparkcohort.streaming.sink_rows import producer_rows  # noqa: PLC0415  likewise
 
         log_to_stderr()
         if has_own_provider(self.options.producer.connection):
@@ -57,7 +57,7 @@ class RowWriter:
         try:
             with borrowed_producer(self.options.producer) as producer:
                 for batch in batches:
-                    producer.write(records(batch, self.columns, self.options.topic))
+                    producer.write(producer_rows(batch, self.columns, self.options.topic))
                 return WrittenRows(producer.flush())
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set

@@ -49,7 +49,7 @@ def test_no_right_to_write(spark: SparkSession, guarded: Guarded, topic: str) ->
     frame = spark.createDataFrame([("k", "v")], "key string, value string")
     guarded.admin.allow("alice", "topic", topic, "describe")
     text = error(lambda: write(frame, guarded, "cohort", **given))
-    assert f"no permission on topic {topic}: allow this user WRITE" in text
+    assert f"no permission to write to topic {topic}: allow this user WRITE" in text
     assert PASSWORD not in text
     guarded.admin.allow("alice", "topic", topic, "write")
     write(frame, guarded, "cohort", **given)

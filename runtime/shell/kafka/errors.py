@@ -28,14 +28,14 @@ def group_denied(group: str) -> CohortError:
     )
 
 
-def topic_denied(topics: Iterable[str], operation: str = "Read") -> CohortError:
-    """No permission on topics, to read them or to do what ``operation`` says."""
+def topic_denied(topics: Iterable[str]) -> CohortError:
+    """No permission on topics."""
     names = sorted({printable(topic) for topic in topics})
     text, flags = ", ".join(names[:MOST_NAMED]), " ".join(f"--topic {name}" for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return CohortError(
-        f"no permission on topic {text}{more}: allow this user {operation.upper()} and DESCRIBE on Topic:{text}{more} "
-        f"(kafka-acls --add --operation {operation} --operation Describe {flags})",
+        f"no permission on topic {text}{more}: allow this user READ and DESCRIBE on Topic:{text}{more} "
+        f"(kafka-acls --add --operation Read --operation Describe {flags})",
         "TOPIC_AUTHORIZATION_FAILED",
     )
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.streaming.sink_rows import RECORDS, records
+from sparkcohort.runtime.shell.kafka.produce.row_encoding import ROWS, as_producer_rows
+from sparkcohort.streaming.sink_rows import producer_rows
 
 # As Spark hands them to Python (ArrowUtils.toArrowSchema).
 HEADER = pa.struct([pa.field("Key", pa.string()), pa.field("VALUE", pa.binary())])
@@ -59,8 +60,8 @@ def _bytes(value: Any) -> bytes | None:
 @given(batches())
 def test_records_are_the_rows(batch: pa.RecordBatch) -> None:
     """Each column has the bytes, headers and milliseconds of its row, null where the row has null."""
-    found = records(batch, {name: place for place, name in enumerate(VALUES)}, "")
-    assert found.schema == RECORDS
+    found = as_producer_rows(producer_rows(batch, {name: place for place, name in enumerate(VALUES)}, ""))
+    assert found.schema == ROWS
     found.validate(full=True)
     wanted = [
         {
@@ -77,7 +78,9 @@ def test_records_are_the_rows(batch: pa.RecordBatch) -> None:
 
 def test_columns_that_are_not_there() -> None:
     """The topic is the option's, all else null."""
-    found = records(pa.record_batch([pa.array(["x", None])], names=["value"]), {"value": 0}, "billed")
+    found = as_producer_rows(
+        producer_rows(pa.record_batch([pa.array(["x", None])], names=["value"]), {"value": 0}, "billed")
+    )
     rest = {"partition": None, "key": None, "headers": None, "timestamp": None}
     assert found.to_pylist() == [{"topic": "billed", "value": value, **rest} for value in (b"x", None)]
 
@@ -85,7 +88,7 @@ def test_columns_that_are_not_there() -> None:
 def test_rows_that_are_no_records() -> None:
     """A null topic, in Spark's words; a header without a key, or that is null."""
     with pytest.raises(CohortError, match="contains a null topic") as caught:
-        records(
+        producer_rows(
             pa.record_batch([pa.array(["a", None]), pa.array(["x", "y"])], names=["topic", "value"]),
             {"topic": 0, "value": 1},
             "",
@@ -94,7 +97,7 @@ def test_rows_that_are_no_records() -> None:
     for headers in ([{"Key": None, "VALUE": b""}], [None]):
         column = pa.array([None, headers], TYPES["headers"][0])
         with pytest.raises(CohortError, match="a header without a key"):
-            records(
+            producer_rows(
                 pa.record_batch([pa.array(["x", "y"]), column], names=["value", "headers"]),
                 {"value": 0, "headers": 1},
                 "t",
