@@ -8,6 +8,9 @@ One micro-batch::
                      with Cohort's jar ``SlotReader.java`` does it, and leaves to ``task`` what the agent can't read
     commit           ``reader``: the batch is in Spark's commit log, its offsets go to Kafka
 
+A write (``writer``, of streams and DataFrames) is one call for each task: its rows go to the process's producer (``sink_rows``), and what was
+acknowledged comes back as the task's message.
+
 A batch read (``batch_reader``, ``batch_planner``) fixes its ranges once, on the driver, and its tasks read them directly.
 ``planner`` and ``source_offsets`` are pure.
 """

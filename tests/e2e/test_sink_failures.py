@@ -49,6 +49,9 @@ def test_no_right_to_write(spark: SparkSession, guarded: Guarded, topic: str) ->
     frame = spark.createDataFrame([("k", "v")], "key string, value string")
     guarded.admin.allow("alice", "topic", topic, "describe")
     text = error(lambda: write(frame, guarded, "cohort", **given))
+    assert "allow it WRITE on the topic" in text  # a user who may write nowhere gets no producer id
+    guarded.admin.allow("alice", "topic", f"{topic}-other", "write")
+    text += error(lambda: write(frame, guarded, "cohort", **given))
     assert f"no permission to write to topic {topic}: allow this user WRITE" in text
     assert PASSWORD not in text
     guarded.admin.allow("alice", "topic", topic, "write")
@@ -61,7 +64,7 @@ def test_a_record_too_large(spark: SparkSession, broker: Broker, topic: str, lim
     """The error names topic, size and limit, and no value."""
     broker.admin.create_topic(topic, configs={"max.message.bytes": "10000"} if limit == "topic" else {})
     frame = spark.range(1).selectExpr("repeat('secret', 5000) as value")
-    more = {} if limit == "topic" else {"kafka__max__request__size": 20_000}
+    more: dict[str, Any] = {} if limit == "topic" else {"kafka__max__request__size": 20_000}
     text = error(lambda: write(frame, broker, "cohort", topic=topic, **more))
     assert topic in text
     assert "max.message.bytes" in text or "max.request.size" in text
@@ -83,7 +86,7 @@ def test_a_broker_that_is_away_and_back(spark: SparkSession, topic: str, tmp_pat
         assert time.monotonic() - began > AWAY_S - 1
         assert sorted(set(values(spark, broker, topic))) == ["0", "1", "2", "3"]
 
-        short = {
+        short: dict[str, Any] = {
             "kafka__delivery__timeout__ms": 3_000,
             "kafka__request__timeout__ms": 1_000,
             "kafka__max__block__ms": 3_000,
