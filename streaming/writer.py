@@ -57,7 +57,8 @@ class RowWriter:
         try:
             with borrowed_producer(self.options.producer) as producer:
                 for batch in batches:
-                    producer.write(producer_rows(batch, self.columns, self.options.topic))
+                    if batch.num_rows:
+                        producer.write(producer_rows(batch, self.columns, self.options.topic))
                 return WrittenRows(producer.flush())
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
