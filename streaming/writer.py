@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sparkcohort.runtime.shell.kafka.produce.report import ProduceReport
+    from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceReport
     from sparkcohort.runtime.shell.options.sink_options import SinkOptions
 
 log = logging.getLogger("sparkcohort.writer")
@@ -129,7 +129,7 @@ def _log_failed(subject: str, messages: Sequence[WriterCommitMessage | None]) ->
 
 
 def _total(messages: Sequence[WriterCommitMessage | None]) -> ProduceReport:
-    from sparkcohort.runtime.shell.kafka.produce.report import ProduceTally  # noqa: PLC0415  not to be planned
+    from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceTally  # noqa: PLC0415  not to be planned
 
     total = ProduceTally()
     for message in messages:

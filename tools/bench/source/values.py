@@ -159,8 +159,7 @@ def demands(cases: Sequence[str]) -> list[Demand]:
         rates, cpu = case.aims
         found.append(Demand(name, "rows_per_s", "rows/s", case.rows_per_s, beside=tuned, at_least=True, aim=rates))
         found.append(Demand(name, "cpu_s_per_million", "CPU", case.cpu, beside=tuned, aim=cpu))
-    few = FEW_JSON.name
-    if few in cases and SELECTED_JSON.name in cases:
-        case = SELECTED_JSON.name
-        found.append(Demand(case, "cpu_s_per_million", "CPU : a load of 5 columns", 1.1, beside_case=few))
+    few, selected = FEW_JSON.name, SELECTED_JSON.name
+    if few in cases and selected in cases:
+        found.append(Demand(selected, "cpu_s_per_million", "CPU : a load of 5 columns", 1.1, beside_case=few))
     return found

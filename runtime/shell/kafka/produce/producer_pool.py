@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from sparkcohort.runtime.shell.kafka.produce.producer import Producer
+from sparkcohort.runtime.shell.kafka.produce.row_producer import Producer
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
