@@ -61,7 +61,7 @@ class BackgroundWork:
             try:
                 callback(result)
             except BaseException:
-                os.eventfd_write(self._event, 1)
+                self.wake()  # unless the callback has closed this
                 raise
 
     def close(self) -> None:
