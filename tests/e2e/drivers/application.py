@@ -51,7 +51,7 @@ def start(spark: SparkSession, said: dict[str, Any]) -> StreamingQuery:
     """Start one query."""
     stream = spark.readStream.format(said.get("form", "cohort")).options(**said["options"]).load()
     query = stream.writeStream.queryName(said["name"]).option("checkpointLocation", said["checkpoint"])
-    if said["sink"]:
+    if said.get("sink"):
         return query.format("cohort").options(**said["sink"]).trigger(**said["trigger"]).start()
     return query.foreachBatch(batch_function(said)).trigger(**said["trigger"]).start()
 
