@@ -286,7 +286,8 @@ class WireSender:
         if self._codes and self._cluster.is_due(missing, now):
             assert self._jobs is not None  # noqa: S101  see _enter
             self._cluster.ask(self._jobs, list(self._codes), self._take_metadata)
-        if self._settings.idempotent and self._producer == NO_PRODUCER_ID:
+        # Once there is a leader to write to: without a right to the topic, the topic is what has to be named.
+        if by_node and self._settings.idempotent and self._producer == NO_PRODUCER_ID:
             self._ask_producer_id(now)
             by_node = by_node if self._producer != NO_PRODUCER_ID else {}
         for link in self._links.values():
