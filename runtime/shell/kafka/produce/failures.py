@@ -27,8 +27,9 @@ _REMEDIES: Final[Mapping[int, str]] = {
     ),
     UNKNOWN_TOPIC: "there is no such topic: create it, or correct the name",
     INVALID_TOPIC: "this can't be a topic's name: letters, digits, dots, dashes and underscores, 249 at most",
-    19: "too few replicas are in sync: see the topic's min.insync.replicas, and which brokers are away",
-    20: "too few replicas are in sync: see the topic's min.insync.replicas, and which brokers are away",
+    **dict.fromkeys(
+        (19, 20), "too few replicas are in sync: see the topic's min.insync.replicas, and which brokers are away"
+    ),
     32: "a timestamp is out of bounds: see the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     43: "brokers store older formats of this topic: see its message.format.version",
     44: "the broker's policy refuses it",
@@ -40,6 +41,11 @@ _REMEDIES: Final[Mapping[int, str]] = {
 def error_name(code: int) -> str:
     """Kafka's name of an error."""
     return KafkaError(code).name() if code > 0 else ""
+
+
+def missing_topic_error() -> ProduceError:
+    """A row that names no topic."""
+    return ProduceError("a row has no topic: set the option topic, or the column topic in each row")
 
 
 def topic_denied_error(topic: str) -> ProduceError:
@@ -117,4 +123,4 @@ def refused_row(
         return ProduceError(f"{subject} has the timestamp {number} ms, before 1970: see the column timestamp")
     if reason == _native.REFUSED_HEADER:
         return ProduceError(f"{subject} has a header without key: see the column headers")
-    return ProduceError("a row has no topic: set the option topic, or the column topic in each row")
+    return missing_topic_error()

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import client_log
 from sparkcohort.runtime.shell.kafka.clients import text_of, with_credentials
-from sparkcohort.runtime.shell.kafka.produce.failures import refused_batch
+from sparkcohort.runtime.shell.kafka.produce.failures import missing_topic_error, refused_batch
 from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport, ProduceTally
 from sparkcohort.runtime.shell.options.client_defaults import PACE
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN
@@ -37,9 +37,7 @@ class LibrdkafkaSender:
         client = self._open_client()
         for row in rows.to_pylist():
             if row["topic"] is None:
-                raise self._fail(
-                    ProduceError("a row has no topic: set the option topic, or the column topic in each row")
-                )
+                raise self._fail(missing_topic_error())
             self._produce(client, row)
         client.poll(0)
         self._check_failure()
