@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -103,6 +103,11 @@ class Results:
         """Nothing has run."""
         self._failures: Path | None = config.option.failures
         self._seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Groups come as the ends of names; without them each worker would start its own of everything, and nothing would say so."""
+        if not all("@" in name for name in ids):
+            raise pytest.UsageError("pytest-xdist keeps no groups with this pytest: see pytest in pyproject.toml")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a phase of a test, and note its failure."""
