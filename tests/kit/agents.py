@@ -155,8 +155,8 @@ class World:
         return list(Counter(self.coordinator.owners().values()).values())
 
     def settled(self) -> Callable[[], bool]:
-        """Whether every partition has an owner."""
-        return lambda: len(self.coordinator.owners()) == PARTITIONS
+        """Whether every partition has an owner, and every member has its assignment."""
+        return lambda: len(self.coordinator.owners()) == PARTITIONS and not self.coordinator.group.unsynced
 
     def close(self) -> None:
         """Kill what is left."""

@@ -138,8 +138,7 @@ def test_it_is_no_child_of_the_worker_that_started_it(world: World) -> None:
 
 def test_sigterm_makes_it_leave(world: World) -> None:
     """An agent that is told to end by the system leaves the group before it goes, and says why."""
-    # Who is out of the group before these has left.
-    world.session_timeout_ms = world.rebalance_timeout_ms = 60_000
+    world.session_timeout_ms = 60_000  # a member that is out of the group before has left
     _, agent = world.start("1")
     wait_until(world.settled(), 40, "the agent to own the partitions")
     (name,) = world.coordinator.members()

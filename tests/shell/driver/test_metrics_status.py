@@ -16,6 +16,8 @@ from sparkcohort.runtime.protocol.calls import Delivered
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
     CommittedPosition,
+    Heartbeat,
+    HeartbeatReply,
     JoinGroup,
     JoinGroupReply,
     OffsetCommit,
@@ -23,6 +25,7 @@ from sparkcohort.runtime.protocol.messages import (
     Reply,
     Subscription,
     SyncGroup,
+    SyncGroupReply,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
@@ -48,17 +51,23 @@ def ask(coordinator: Coordinator, request: Any) -> Reply:
 @pytest.fixture
 def coordinator() -> Iterator[Coordinator]:
     """A coordinator of two partitions with one agent-like member that owns both."""
-    settings = GroupSettings("billing", "r1", 1000, 30_000, 3_000, 1_000, ("cooperative-sticky",))
+    settings = GroupSettings("billing", "r1", 1000, 30_000, 3_000, 20_000, ("cooperative-sticky",))
     running = Coordinator(settings, lambda: TOPICS)
     running.start()
-    wants = Subscription(("orders",), process=ProcessInfo("2", "10.0.0.12", 2, 4002))
-    offered = ("cooperative-sticky",)
-    joined = ask(running, JoinGroup("", "i", "address", "10.0.0.12", 30_000, 1_000, offered, wants))
-    assert isinstance(joined, JoinGroupReply)
-    assert joined.error == ErrorCode.NONE
-    ask(running, SyncGroup(joined.member_id, "i", joined.generation))
+    join(running)
     yield running
     running.stop()
+
+
+def join(coordinator: Coordinator, member_id: str = "") -> None:
+    """Enter the group, or enter it again for a rebalance."""
+    wants = Subscription(("orders",), process=ProcessInfo("2", "10.0.0.12", 2, 4002))
+    request = JoinGroup(member_id, "i", "address", "10.0.0.12", 30_000, 20_000, ("cooperative-sticky",), wants)
+    joined = ask(coordinator, request)
+    assert isinstance(joined, JoinGroupReply)
+    synced = ask(coordinator, SyncGroup(joined.member_id, "i", joined.generation))
+    assert isinstance(synced, SyncGroupReply)
+    assert (joined.error, synced.error) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
 def built(coordinator: Coordinator, plans: PlanRegistry | None = None) -> dict[str, Any]:
@@ -128,6 +137,11 @@ def test_a_topic_change_is_its_own_reason(coordinator: Coordinator, monkeypatch:
     """What the coordinator asks for itself falls into its class."""
     monkeypatch.setitem(TOPICS, "orders", 3)
     coordinator.topics_changed()
+    (member_id,) = coordinator.members()
+    heartbeat = Heartbeat(member_id, "i", coordinator.group.generation)
+    began = HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
+    wait_until(lambda: ask(coordinator, heartbeat) == began, 20, "the rebalance to begin")
+    join(coordinator, member_id)
     wait_until(
         lambda: built(coordinator)["rebalance_totals"]["by_reason"]["topics_changed"]["count"], 20, "a rebalance"
     )
