@@ -41,7 +41,7 @@ def times_of_bound(bound: Bound) -> frozenset[int]:
 
 
 def narrow_range(bound: Bound, whole: Range, first_offsets: FirstOffsets) -> Range:
-    """The part of a range from the first to the last offset that a bound allows; empty where it allows none."""
+    """A part of a range with every offset that a bound allows; offsets between those of a list may be in it."""
     start, end = whole.start, whole.end
     match bound:
         case ["AND", *parts]:
