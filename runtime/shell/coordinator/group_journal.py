@@ -162,7 +162,8 @@ def _predecessor(data: bytes, members: str, session_timeout_ms: int) -> Predeces
         raise UnusableJournal("it can't be read") from None
     if head.format != FORMAT:
         raise UnusableJournal("it is of another version")
-    if not hmac.compare_digest(head.members, _sealed(members, head.identity.authority.client.token)):
+    seal = _sealed(members, head.identity.authority.client.token)
+    if not hmac.compare_digest(head.members.encode(), seal.encode()):  # of texts it takes ASCII only
         raise UnusableJournal("the query has other options now")
     return Predecessor(head.identity, journal.restore_group(data[_ALIVE.size + len(journal.frame_body(body)) :]))
 

@@ -172,6 +172,7 @@ def become_a_pipe(path: Path) -> None:
         ),
         (lambda path: path.write_bytes(path.read_bytes() + DEEP), "a frame of it is none"),
         (lambda path: headed(path, b"\x91" * NESTED), "it can't be read"),
+        (lambda path: headed(path, members="é" * 64), "the query has other options now"),
         (lambda path: headed(path, port=float("inf")), "it can't be read"),
         (lambda path: headed(path, port=65_536), "it can't be read"),
         (lambda path: os.truncate(path, group_journal.LARGEST + 1), "it is no file of ours"),
