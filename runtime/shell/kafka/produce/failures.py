@@ -63,10 +63,12 @@ def refused_id(code: int) -> ProduceError:
     return ProduceError(f"no producer id (kafka.enable.idempotence): {remedy}", error_name(code))
 
 
-def topic_error(topic: str, code: int, waited_s: float) -> ProduceError:
+def topic_error(topic: str, code: int, waited_s: float, cause: Exception | None) -> ProduceError:
     """The cluster has no leader of this topic to write to."""
     if code == TOPIC_DENIED:
         return topic_denied_error(topic)
+    if not code and cause is not None:
+        return ProduceError(f"no partitions of topic {topic} within {waited_s:g} s (kafka.max.block.ms): {cause}")
     words = _REMEDIES.get(code, "no broker leads it")
     return ProduceError(
         f"topic {topic} can't be written to, within {waited_s:g} s (kafka.max.block.ms): {words}", error_name(code)

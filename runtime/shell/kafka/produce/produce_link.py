@@ -16,6 +16,7 @@ from sparkcohort.runtime.kafka.produce_messages import (
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.broker import FIRST_BUFFER, MOST_THROTTLE_S, BrokerLink, FrameReader
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
+from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
 
 
 class ProduceLink(BrokerLink):
@@ -31,7 +32,7 @@ class ProduceLink(BrokerLink):
         self._ids = itertools.count(1)
 
     def send_batches(
-        self, batches: Mapping[TopicPartition, Buffer], *, client_id: str, acks: int, timeout_s: float, now: float
+        self, batches: Mapping[TopicPartition, Buffer], client_id: str, settings: ProducerSettings, now: float
     ) -> None:
         """Ask the broker to write a batch for each partition.  Raises TransportError."""
         if self.transport is None:
@@ -40,7 +41,7 @@ class ProduceLink(BrokerLink):
         version = next(each for each in PRODUCE_VERSIONS[PRODUCE] if least <= each <= most)
         number = next(self._ids) & 0x7FFFFFFF
         self.in_flight[number] = now, version, list(batches)
-        pieces = produce_request(version, number, client_id, acks, int(timeout_s * 1000), batches)
+        pieces = produce_request(version, number, client_id, settings.acks, int(settings.request_s * 1000), batches)
         self.transport.send(*pieces)
         self.flushed = self.transport.flush()
 
