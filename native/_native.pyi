@@ -162,6 +162,8 @@ class JsonDecoder:
         at fault as (row, reason, byte or column).  OverflowError where a column would have more than ``most``.
         """
 
+BATCH_HEADER: int
+"""Bytes of a record batch in front of its records."""
 REFUSED_SIZE: int
 REFUSED_PARTITION: int
 REFUSED_TIMESTAMP: int

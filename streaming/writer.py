@@ -129,10 +129,10 @@ def _log_failed(subject: str, messages: Sequence[WriterCommitMessage | None]) ->
 
 
 def _total(messages: Sequence[WriterCommitMessage | None]) -> ProduceReport:
-    from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceTally  # noqa: PLC0415  not to be planned
+    from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceReport  # noqa: PLC0415  not to be planned
 
-    total = ProduceTally()
+    total = ProduceReport()
     for message in messages:
         if isinstance(message, WrittenRows):
             total.add(message.report)
-    return total.report()
+    return total

@@ -420,7 +420,8 @@ static PyMethodDef functions[] = {
     {"encode", encode, METH_VARARGS, NULL}, {"seal", seal, METH_VARARGS, NULL}, {"murmur2", hash, METH_VARARGS, NULL}, {0}};
 
 int add_encoder(PyObject *module) {
-  int failed = PyModule_AddIntConstant(module, "REFUSED_SIZE", REFUSED_SIZE) < 0 ||
+  int failed = PyModule_AddIntConstant(module, "BATCH_HEADER", HEADER) < 0 ||
+               PyModule_AddIntConstant(module, "REFUSED_SIZE", REFUSED_SIZE) < 0 ||
                PyModule_AddIntConstant(module, "REFUSED_PARTITION", REFUSED_PARTITION) < 0 ||
                PyModule_AddIntConstant(module, "REFUSED_TIMESTAMP", REFUSED_TIMESTAMP) < 0 ||
                PyModule_AddIntConstant(module, "REFUSED_HEADER", REFUSED_HEADER) < 0 ||

@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* Add encode(), seal(), murmur2() and the numbers of refusals to the module; -1 with an exception. */
+/* Add encode(), seal(), murmur2(), a header's length and the numbers of refusals to the module; -1 with an exception. */
 int add_encoder(PyObject *module);
 
 #endif

@@ -18,7 +18,6 @@ from sparkcohort.runtime.shell.kafka.produce.batch_rows import rows_of_batch
 from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError
 from sparkcohort.runtime.shell.kafka.produce.row_encoding import (
     CODED,
-    HEADER_BYTES,
     TOPIC,
     EncodedBatch,
     RoomPool,
@@ -133,7 +132,7 @@ def test_kafkas_own_reader_reads_every_codec(java: WrittenRecords, codec: int) -
     (batch,) = java.batches(data)
     assert batch == (CODECS[codec], 77, 3, 12, 0, rows)
     if codec:
-        assert len(decompress(codec, memoryview(data)[HEADER_BYTES:])) > len(data) - HEADER_BYTES
+        assert len(decompress(codec, memoryview(data)[HEAD.size :])) > len(data) - HEAD.size
 
 
 def test_murmur2_is_javas(java: WrittenRecords) -> None:

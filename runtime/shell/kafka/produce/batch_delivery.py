@@ -52,7 +52,7 @@ from sparkcohort.runtime.shell.kafka.produce.failures import (
 )
 from sparkcohort.runtime.shell.kafka.produce.partition_queue import PartitionQueue, QueuedBatch
 from sparkcohort.runtime.shell.kafka.produce.produce_link import ProduceLink
-from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport, ProduceTally
+from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport
 from sparkcohort.runtime.shell.kafka.produce.row_encoding import EncodedBatch, RowEncoder
 from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
@@ -95,7 +95,7 @@ class BatchDelivery:
         self._producer = NO_PRODUCER_ID
         self._id_request: Future[tuple[int, ProducerId]] | None = None
         self._id_not_before, self._id_failures = 0.0, 0
-        self._tally = ProduceTally()
+        self._report = ProduceReport()
         self._failure: ProduceError | None = None
         self._cause: Exception | None = None  # the last trouble on the way to a broker
         self._refusals = 0
@@ -142,7 +142,7 @@ class BatchDelivery:
 
     def take_report(self) -> ProduceReport:
         """What was acknowledged since the last report."""
-        report, self._tally = self._tally.report(), ProduceTally()
+        report, self._report = self._report, ProduceReport()
         return report
 
     def fail(self, error: ProduceError) -> ProduceError:
@@ -166,7 +166,7 @@ class BatchDelivery:
         """Move on, and wait a little for what brokers send."""
         began = time.monotonic()
         self.move_on(TURN_S)
-        self._tally.waited_s += time.monotonic() - began
+        self._report.waited_s += time.monotonic() - began
 
     def move_on(self, timeout_s: float) -> None:
         """Take what brokers have sent, for which to wait, and do what is due then."""
@@ -325,7 +325,7 @@ class BatchDelivery:
             refusal = refused_batch(queue.tp, error, words, len(batch.encoded.data))
             raise self.fail(self._expired(queue, verdict.batch) if error in RETRIABLE else refusal)
         else:
-            self._tally.retries[queue.tp.topic] += 1
+            self._report.add(ProduceReport(retries={queue.tp.topic: 1}))
             if verdict.step is BatchStep.NEXT_EPOCH:
                 queue.sequence = queue.sequence.next_epoch()
                 if queue.sequence.producer == NO_PRODUCER_ID:
@@ -336,7 +336,7 @@ class BatchDelivery:
         if not queue.batches:
             del self.busy[queue.tp]
         queue.sequence = queue.sequence.advance(batch.progress.records)
-        self._tally.acknowledge(queue.tp.topic, batch.progress.records, len(batch.encoded.data))
+        self._report.acknowledge(queue.tp.topic, batch.progress.records, len(batch.encoded.data))
         self._encoder.rooms.give_back(batch.encoded.room)
 
     def _split(self, queue: PartitionQueue, batch: QueuedBatch) -> None:

@@ -12,7 +12,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import client_log
 from sparkcohort.runtime.shell.kafka.clients import text_of, with_credentials
 from sparkcohort.runtime.shell.kafka.produce.failures import missing_topic_error, refused_batch
-from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport, ProduceTally
+from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport
 from sparkcohort.runtime.shell.options.client_defaults import PACE
 from sparkcohort.runtime.shell.options.kafka_settings import ROWS, UNKNOWN
 from sparkcohort.runtime.shell.options.producer_settings import WORDS, ProducerSettings
@@ -29,7 +29,7 @@ class LibrdkafkaSender:
         """Nothing is connected yet."""
         self._settings = settings
         self._client: Producer | None = None
-        self._tally = ProduceTally()
+        self._report = ProduceReport()
         self._failure: ProduceError | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -48,8 +48,8 @@ class LibrdkafkaSender:
         while client.flush(TURN_S):  # librdkafka ends each row by delivery.timeout.ms
             self._check_failure()
         self._check_failure()
-        self._tally.waited_s += time.monotonic() - began
-        report, self._tally = self._tally.report(), ProduceTally()
+        self._report.waited_s += time.monotonic() - began
+        report, self._report = self._report, ProduceReport()
         return report
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class LibrdkafkaSender:
             except BufferError:  # buffer.memory is full
                 began = time.monotonic()
                 client.poll(TURN_S)
-                self._tally.waited_s += time.monotonic() - began
+                self._report.waited_s += time.monotonic() - began
                 self._check_failure()
             except KafkaException as error:
                 tp = TopicPartition(row["topic"], NO_PARTITION if row["partition"] is None else row["partition"])
@@ -82,7 +82,7 @@ class LibrdkafkaSender:
     def _take_delivery(self, error: KafkaError | None, message: Message) -> None:
         topic, partition = message.topic() or "", message.partition()
         if error is None:
-            self._tally.acknowledge(topic, 1, len(message))
+            self._report.acknowledge(topic, 1, len(message))
         elif self._failure is None:
             self._failure = self._error_of(
                 TopicPartition(topic, NO_PARTITION if partition is None else partition), error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkcohort.runtime.errors import CohortError
 
@@ -13,44 +11,30 @@ class ProduceError(CohortError):
     """A batch can't be written for good; the message names topic, partition, option and remedy, never a key or value."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProduceReport:
-    """What was acknowledged since the last flush, by topic; ``waited_s`` is the time spent waiting for brokers."""
+    """What was acknowledged since the last flush, by topic; ``waited_s`` is the time spent waiting for brokers.
 
-    rows: Mapping[str, int]
-    bytes: Mapping[str, int]  # of the record batches as they were sent
-    batches: Mapping[str, int]
-    retries: Mapping[str, int]  # sent once more
-    waited_s: float
+    The counts are plain dicts: Java's unpickler, which reads them in ``CohortStreamingWrite``, knows no Counter.
+    """
 
-
-class ProduceTally:
-    """The counts of a report while they grow."""
-
-    def __init__(self) -> None:
-        """Nothing is acknowledged yet."""
-        self.rows: Counter[str] = Counter()
-        self.bytes: Counter[str] = Counter()
-        self.batches: Counter[str] = Counter()
-        self.retries: Counter[str] = Counter()
-        self.waited_s = 0.0
+    rows: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)  # of the record batches as they were sent
+    batches: dict[str, int] = field(default_factory=dict)
+    retries: dict[str, int] = field(default_factory=dict)  # sent once more
+    waited_s: float = 0.0
 
     def acknowledge(self, topic: str, rows: int, nbytes: int) -> None:
         """Count a batch that the leader has acknowledged."""
-        self.rows[topic] += rows
-        self.bytes[topic] += nbytes
-        self.batches[topic] += 1
+        self.add(ProduceReport({topic: rows}, {topic: nbytes}, {topic: 1}))
 
     def add(self, report: ProduceReport) -> None:
-        """Count what another producer reports."""
-        for counts, more in zip(
-            (self.rows, self.bytes, self.batches, self.retries),
-            (report.rows, report.bytes, report.batches, report.retries),
-            strict=True,
+        """Count what another one has."""
+        for counts, more in (
+            (self.rows, report.rows),
+            (self.bytes, report.bytes),
+            (self.batches, report.batches),
+            (self.retries, report.retries),
         ):
-            counts.update(more)
+            counts.update({topic: counts.get(topic, 0) + number for topic, number in more.items()})
         self.waited_s += report.waited_s
-
-    def report(self) -> ProduceReport:
-        """The counts so far."""
-        return ProduceReport(dict(self.rows), dict(self.bytes), dict(self.batches), dict(self.retries), self.waited_s)

@@ -29,7 +29,6 @@ ROWS: Final = pa.schema(
 )
 TOPIC: Final = ROWS.get_field_index("topic")
 CODED: Final = ROWS.set(TOPIC, pa.field("topic", pa.int32()))  # of the table of topics
-HEADER_BYTES: Final = 61  # of a batch, in front of its records
 
 _XERIAL: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 << 10  # as Java's SnappyOutputStream
@@ -182,7 +181,7 @@ class RowEncoder:
         return batches
 
     def _packed(self, slot: int, records: int, plain: memoryview) -> EncodedBatch:
-        packed = compress(self._codec, self._level, plain[HEADER_BYTES:])
-        room = self.rooms.take(len(packed) + HEADER_BYTES, exact=True)
-        room.data[:] = b"".join((plain[:HEADER_BYTES], packed))
+        packed = compress(self._codec, self._level, plain[_native.BATCH_HEADER :])
+        room = self.rooms.take(len(packed) + _native.BATCH_HEADER, exact=True)
+        room.data[:] = b"".join((plain[: _native.BATCH_HEADER], packed))
         return EncodedBatch(slot, records, memoryview(room.data), room)
