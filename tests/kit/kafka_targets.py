@@ -13,13 +13,18 @@ from sparkcohort.runtime.kafka import cluster_messages, handover, run_epoch, sas
 from sparkcohort.runtime.kafka.fetch_messages import (
     MOST_UNUSABLE,
     MalformedResponse,
+    Node,
     address_error,
     fetch_answer,
     metadata_answer,
 )
+from sparkcohort.runtime.kafka.produce_messages import ProducerIdQuestion
+from sparkcohort.runtime.kafka.produce_progress import BatchProgress, RetryLimits, judge
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch import connection
-from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.broker import MOST_THROTTLE_S, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import Transport
+from sparkcohort.runtime.shell.kafka.produce.produce_link import ProduceLink
 from sparkcohort.runtime.shell.options.connection_settings import Settings, TransportError
 from tests.kit.parts import Read, decoder
 from tests.kit.record_batches import LOG_APPEND_TIME, Batch, compressed, framed
@@ -51,6 +56,33 @@ def epoch_ends(data: bytes) -> None:
     """One error at most."""
     with suppress(MalformedResponse):
         cluster_messages.EpochEndsQuestion({}).read(bytearray(data), 9)
+
+
+SENT = [TopicPartition("a", 0), TopicPartition("a", 3)]
+RETRIES = RetryLimits(5, 0.1, 1.0)
+
+
+def produced(data: bytes) -> None:
+    """A version, then the answer to what was sent: each partition is judged, or is under way as before.  ``i``: of a producer id."""
+    version, frame = data[:1], data[1:]
+    if version == b"i":
+        with suppress(MalformedResponse):
+            ProducerIdQuestion().read(bytearray(frame), 9)
+        return
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        link, answered = ProduceLink(1, Node("h", 1), 1 << 16), []
+        link.connected(Transport("h:1", ours, {}, float("inf"), ""), 0.0)
+        link.in_flight[9] = (0.0, 8 if version == b"8" else 9, SENT)
+        theirs.sendall(len(frame).to_bytes(4) + frame)
+        with suppress(MalformedResponse, TransportError):
+            answer = link.receive_answer(1.0)
+            assert answer is not None
+            answered, partitions = answer[0], answer[1].partitions
+            verdicts = [judge(BatchProgress(2, 99.0), each.error, 1.0, RETRIES) for each in partitions.values()]
+            assert all(verdict.batch.not_before <= 2.0 for verdict in verdicts)
+            assert 0.0 <= link.not_before <= 1.0 + MOST_THROTTLE_S
+        assert answered + link.take_in_flight() == SENT
 
 
 # --- connections ----------------------------------------------------------------------------------
@@ -183,6 +215,7 @@ TARGETS = (
     Target("metadata", metadata),
     Target("fetched", fetched),
     Target("epoch_ends", epoch_ends),
+    Target("produced", produced, words=(b"8", b"9", b"i")),
     Target("login", login),
     Target("frames", frames),
     Target("scram", scram, words=(SIGNED, CHALLENGE, b"m=", b"e=", b"i=9999")),

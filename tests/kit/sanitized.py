@@ -23,13 +23,25 @@ from typing import Final
 
 import sparkcohort
 from sparkcohort.native import _native
-from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, protobuf_fuzz, run_targets, targets
+from tests.kit import (
+    avro_fuzz,
+    batches_fuzz,
+    encoder_fuzz,
+    json_fuzz,
+    kafka_targets,
+    protobuf_fuzz,
+    run_targets,
+    targets,
+)
 from tests.kit.targets import Target, escaped, replay
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "native"
 KEPT: Final = ROOT / ".cache" / "sanitized"
-IN_C: Final = (*(each.TARGET for each in (avro_fuzz, batches_fuzz, json_fuzz, protobuf_fuzz)), kafka_targets.BY_CODECS)
+IN_C: Final = (
+    *(each.TARGET for each in (avro_fuzz, batches_fuzz, encoder_fuzz, json_fuzz, protobuf_fuzz)),
+    kafka_targets.BY_CODECS,
+)
 """Readers whose work is done in C."""
 READERS: Final = {target.name: target for target in (*IN_C, *kafka_targets.TARGETS, *run_targets.TARGETS)}
 LAST: Final = "COHORT_TESTS_LAST_INPUT"

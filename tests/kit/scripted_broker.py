@@ -5,7 +5,7 @@ Usage::
     with ScriptedBroker(lambda asked: fetched(asked, partition(error=6))) as broker:
         RecordSource({"bootstrap.servers": broker.bootstrap}, ...)    # topic "t", partition 0, led by broker 1
     broker.counts                                                   # requests by api key, and "connections"
-    broker.speaks[FETCH] = 12                                       # from the next connection on
+    broker.speaks[FETCH] = 12                                       # from the next connection on; PRODUCE has the same script
     broker.shown_port = relay.port                                  # where it says that the leader is, see ``relay``
 
     ScriptedBroker(script, host=b"elsewhere")                       # where it says that the leader is
@@ -23,7 +23,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA, VERSIONS, varint
+from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA, PRODUCE, VERSIONS, varint
 from tests.kit.scripted_login import SASL_AUTHENTICATE, SASL_HANDSHAKE, Logins
 
 API_VERSIONS = 18
@@ -103,7 +103,7 @@ class ScriptedBroker:
             return struct.pack(">ih", number, 0) + varint(len(self.speaks) + 1) + entries + struct.pack(">ix", 0)
         if api == METADATA:
             return self._metadata(number)
-        return self._script(number) if api == FETCH else None
+        return self._script(number) if api in (FETCH, PRODUCE) else None
 
     def _metadata(self, number: int) -> bytes:
         host = varint(len(self._host) + 1) + self._host

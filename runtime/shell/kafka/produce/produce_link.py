@@ -57,8 +57,9 @@ class ProduceLink(BrokerLink):
         number = int.from_bytes(frame[:4])
         if number not in self.in_flight:
             raise TransportError("an answer to no request")
-        _, version, partitions = self.in_flight.pop(number)
+        _, version, partitions = self.in_flight[number]
         answer = produce_answer(frame, number, version)
+        del self.in_flight[number]  # not before: after an answer that can't be read the batches are sent again
         self.failures, self.error = 0, None
         self.not_before = max(self.not_before, now + min(max(answer.throttle_ms / 1000, 0.0), MOST_THROTTLE_S))
         return partitions, answer
