@@ -18,8 +18,9 @@ from sparkcohort.streaming.installation import jar_path
 from tests.kit import consumer_groups, interpreters, processes
 from tests.kit.broker import Broker
 from tests.kit.connect_server import connect_server
-from tests.kit.pages import block
-from tests.kit.produce import produce
+from tests.kit.delivery import crc, held
+from tests.kit.pages import DOCS, block, section
+from tests.kit.produce import produce, value_of
 from tests.kit.standalone import BIN, environment
 from tests.kit.waiting import wait_until
 
@@ -42,6 +43,7 @@ BY_READER = {
     "python": "Python workers read the agents' rows, since Spark does not",
 }
 """What the server's log says of each group."""
+WRITES = ("batch", "stream")
 WITHOUT_JAR = pytest.mark.parametrize("remote", ["python"], indirect=True)
 
 
@@ -65,6 +67,12 @@ def called(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=at, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
+def contents(broker: Broker, topic: str) -> list[tuple[int, int]]:
+    """Partition and checksum of each record of a topic, sorted."""
+    table = held(broker.bootstrap, [topic])
+    return sorted(zip(table.column("partition").to_pylist(), table.column("crc").to_pylist(), strict=True))
+
+
 def places(folder: Path) -> set[tuple[int, int]]:
     """Partition and offset of every row in Parquet files."""
     rows = [row for path in folder.rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
@@ -81,8 +89,10 @@ ALL = {(partition, offset) for partition in range(PARTITIONS) for offset in rang
 def test_a_client_without_cohort_reads_with_it(
     remote: Remote, reads: str, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Batch reads, a stream to files and one to foreachBatch: every record once, and the groups at the end of the log."""
+    """Reads and writes, of batches and streams, to files, topics and foreachBatch: every record once, the groups at the end of the log."""
     broker.fill(topic, RECORDS, PARTITIONS)
+    for way in WRITES:
+        broker.admin.create_topic(f"{topic}-{way}", PARTITIONS)
     python = interpreters.without_cohort(tmp_path / "client")
     script = str(SCRIPTS / "connect_client.py")
     done = called(str(python), "-P", script, remote.url, broker.bootstrap, topic, str(tmp_path))
@@ -94,8 +104,10 @@ def test_a_client_without_cohort_reads_with_it(
     assert "option no.such is unknown" in said["refused"]
     assert places(tmp_path / "files") == places(tmp_path / "batches") == ALL
     assert len(list((tmp_path / "batches").iterdir())) >= 3
+    for way in WRITES:
+        assert contents(broker, f"{topic}-{way}") == contents(broker, topic)
     log = (remote.directory / "server.log").read_text()
-    for group in (f"{topic}-files", f"{topic}-batches"):
+    for group in (f"{topic}-files", f"{topic}-batches", f"{topic}-copy"):
         assert f"group {group}: {reads}" in log
         rows = consumer_groups.describe(broker.bootstrap, group)
         assert [(row.partition, row.lag) for row in rows] == [(number, 0) for number in range(PARTITIONS)]
@@ -126,14 +138,21 @@ def {view}() -> DataFrame:
 @pytest.mark.timeout(500)
 @WITHOUT_JAR
 def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """A streaming table, the documents', which the second run goes on with, and a view of a batch read, which each run makes anew."""
-    broker.admin.create_topic(topic, PARTITIONS)
+    """The documents' streaming table and sink, with which the second run goes on; a view of a batch read, which each run makes anew."""
+    for name in (topic, f"{topic}-billed"):
+        broker.admin.create_topic(name, PARTITIONS)
     table = "orders_" + uuid.uuid4().hex
     (tmp_path / "transformations").mkdir()
     text = block("streaming-table").replace("broker:9092", broker.bootstrap)
     assert text.count('"subscribe", "orders"') == text.count("def orders(") == 1
     text = text.replace('"subscribe", "orders"', f'"subscribe", "{topic}"').replace("def orders(", f"def {table}(")
     (tmp_path / "transformations" / "orders.py").write_text(text)
+    text = section((DOCS / "guides/spark-connect.md").read_text(), "append-flow")
+    text = text.removeprefix("```python\n").removesuffix("```").replace("broker:9092", broker.bootstrap)
+    text = text.replace('"topic": "billed"', f'"topic": "{topic}-billed"').replace(
+        'table("orders")', f'table("{table}")'
+    )
+    (tmp_path / "transformations" / "billed.py").write_text(text.replace('"billed"', f'"billed_{table}"'))
     view = "view_" + uuid.uuid4().hex
     text = VIEW.format(view=view, brokers=broker.bootstrap, topic=topic)
     (tmp_path / "transformations" / "view.py").write_text(text)
@@ -152,6 +171,10 @@ def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_
         assert done.returncode == 0, done.stdout + done.stderr
         for name in (table, view):
             assert len(places(remote.directory / "warehouse" / name)) == run * RECORDS // 2
+        sent = [value_of(partition, at) for partition in range(PARTITIONS) for at in range(run * RECORDS // 4)]
+        assert sorted(held(broker.bootstrap, [f"{topic}-billed"]).column("crc").to_pylist()) == sorted(
+            crc(None, value) for value in sent
+        )
     assert places(remote.directory / "warehouse" / table) == ALL
     rows = consumer_groups.describe(broker.bootstrap, "billing")
     assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]

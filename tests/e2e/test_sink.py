@@ -13,8 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
 from tests.kit.broker import Broker
 from tests.kit.jars import reader_jar
+from tests.kit.pages import README, section
 from tests.kit.streams import FORMS, Stream, error, options
 from tests.kit.tier import of_tier
+from tests.kit.waiting import wait_until
 from tests.kit.writes import LineStream, stored, values, write
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine makes a query slow
@@ -32,12 +34,54 @@ def test_topic_to_topic(spark: SparkSession, broker: Broker, topic: str, tmp_pat
     writer = writer.option("kafka.bootstrap.servers", broker.bootstrap).option("topic", f"{topic}-out")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     assert query.awaitTermination(180)
-    columns = ("partition", "offset", "key", "value", "timestamp")
-    wanted, found = (
-        [[row[name] for name in columns] for row in stored(spark, broker, name)] for name in (topic, f"{topic}-out")
-    )
-    assert found == wanted
+    assert _records(spark, broker, f"{topic}-out") == _records(spark, broker, topic)
     assert [progress["sink"]["numOutputRows"] for progress in query.recentProgress][:2] == [40, 20]
+
+
+def _records(spark: SparkSession, broker: Broker, topic: str) -> list[list[Any]]:
+    columns = ("partition", "offset", "key", "value", "timestamp")
+    return [[row[name] for name in columns] for row in stored(spark, broker, topic)]
+
+
+@pytest.mark.thorough("test_a_batch has the write, tests/e2e/test_upsert.py foreachBatch")
+def test_a_batch_write_for_each_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A batch write in foreachBatch, and another one of the same rows to a second topic: both have every record, in order."""
+    broker.fill(topic, 60, 3, timestamp_ms=AT_MS)
+    copies = [f"{topic}-first", f"{topic}-second"]
+    for copy in copies:
+        broker.admin.create_topic(copy, 3)
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        rows = batch.select("key", "value", "partition", "timestamp").persist()
+        for copy in copies:
+            write(rows, broker, "cohort", topic=copy)
+        rows.unpersist()
+
+    source = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=40), tmp_path).load()
+    writer = source.writeStream.foreachBatch(write_batch).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(180)
+    for copy in copies:
+        assert _records(spark, broker, copy) == _records(spark, broker, topic)
+
+
+@pytest.mark.thorough("test_topic_to_topic has the same way")
+def test_the_documented_copy(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """README's example as it stands, but for the names of topics and group."""
+    broker.fill(topic, 60, 3)
+    broker.admin.create_topic(f"{topic}-out", 3)
+    text = section(README.read_text(), "copy").removeprefix("```python\n").removesuffix("```")
+    assert len(text.splitlines()) == 12
+    for name, own in (("orders", topic), ("billing", topic), ("billed", f"{topic}-out")):
+        assert text.count(f'"{name}")') == 1
+        text = text.replace(f'"{name}")', f'"{own}")')
+    names: dict[str, Any] = {"spark": spark, "brokers": broker.bootstrap, "checkpoint": str(tmp_path / "checkpoint")}
+    exec(compile(text, "README.md", "exec"), names)  # noqa: S102  the example as it is shown
+    query = names["query"]
+    wait_until(lambda: sum(broker.admin.ends(f"{topic}-out").values()) >= 60, 90, "all records")
+    query.stop()
+    assert query.exception() is None
+    wanted = sorted(bytes(row.value).upper().decode() for row in stored(spark, broker, topic))
+    assert values(spark, broker, f"{topic}-out") == wanted
 
 
 def _rows(spark: SparkSession, topic: str) -> DataFrame:

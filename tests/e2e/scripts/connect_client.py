@@ -52,8 +52,17 @@ def refused() -> str:
     return ""
 
 
+def copy(group: str) -> DataFrame:
+    """The columns of the topic's records that a write takes."""
+    return stream(group, maxOffsetsPerTrigger="400").select("key", "value", "partition")
+
+
+sink = {"kafka.bootstrap.servers": bootstrap}
 batch = spark.read.format("cohort").options(**brokers).load()
 day = batch.where("partition = 0 and offset < 10").select("offset").collect()
+batch.select("key", "value", "partition").write.format("cohort").options(**sink, topic=f"{topic}-batch").mode(
+    "append"
+).save()
 print(  # noqa: T201
     json.dumps(
         {
@@ -65,6 +74,9 @@ print(  # noqa: T201
             ),
             "batches": finish(
                 stream(f"{topic}-batches", maxOffsetsPerTrigger="400").writeStream.foreachBatch(each_batch), "each"
+            ),
+            "copy": finish(
+                copy(f"{topic}-copy").writeStream.format("cohort").options(**sink, topic=f"{topic}-stream"), "copy"
             ),
             "refused": refused(),
         }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -14,12 +16,17 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from hypothesis import HealthCheck, Phase, given, settings
 
+from sparkcohort.runtime.kafka.fetch_messages import PRODUCE
 from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport
 from sparkcohort.runtime.shell.kafka.produce.row_producer import Producer
+from sparkcohort.runtime.shell.kafka.produce.wire_sender import WireSender
 from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
+from tests.kit import consumer_groups
 from tests.kit.broker import Broker, Cluster
 from tests.kit.record_batches import CODECS
-from tests.kit.shared_brokers import Guarded
+from tests.kit.scripted_broker import ScriptedBroker
+from tests.kit.shared_brokers import PASSWORD, Guarded
+from tests.kit.tokens import Desk, token_options
 from tests.kit.waiting import wait_until
 from tests.kit.written_records import ROWS, WrittenRecords, WrittenRow, arrow_rows, plain_murmur2
 
@@ -262,16 +269,7 @@ def test_no_topic_and_no_permission_are_said_by_name(broker: Broker, guarded: Gu
     assert raised.value.error == "TOPIC_AUTHORIZATION_FAILED"
     assert "--operation Write" in str(raised.value)
     guarded.admin.allow("alice", "topic", topic, "write", "describe")
-
-    def written() -> bool:
-        with producing(guarded.sasl_bootstrap, **login) as producer:
-            try:
-                producer.write(row)
-                return producer.flush().rows == {topic: 1}
-            except ProduceError:
-                return False
-
-    assert wait_until(written, 20, "the permission")
+    wait_until(lambda: _is_written(guarded.sasl_bootstrap, row, login), 20, "the permission")
     with (
         producing(guarded.sasl_bootstrap, **{**login, "sasl.password": "wrong"}) as producer,
         pytest.raises(ProduceError, match=r"see kafka\.sasl\.jaas\.config"),
@@ -279,15 +277,88 @@ def test_no_topic_and_no_permission_are_said_by_name(broker: Broker, guarded: Gu
         producer.write(row)
 
 
-def test_logins_by_tls_and_scram(guarded: Guarded, topic: str) -> None:
-    """As the source's."""
+def _is_written(bootstrap: str, rows: pa.RecordBatch, login: dict[str, str]) -> bool:
+    """Whether our own client may write these rows yet: a broker hears of a right a moment later."""
+    with producing(bootstrap, **login) as producer:
+        assert isinstance(producer._sender, WireSender)
+        try:
+            producer.write(rows)
+            return sum(producer.flush().rows.values()) == rows.num_rows
+        except ProduceError as error:
+            assert error.error == "TOPIC_AUTHORIZATION_FAILED"
+            return False
+
+
+@pytest.mark.parametrize("login", ["TLS", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_logins(guarded: Guarded, topic: str, tmp_path: Path, login: str) -> None:
+    """As the source's, by our own client."""
     guarded.admin.create_topic(topic, 1)
     assert guarded.authority is not None
-    with producing(guarded.at["SSL"], security_protocol="SSL", ssl_ca_location=str(guarded.authority.path)) as producer:
-        for first in range(0, 4000, 1000):
-            producer.write(_numbered(topic, first, 1000, 1, 2000))
-        assert producer.flush().rows == {topic: 4000}
+    bootstrap, user = guarded.sasl_bootstrap, "alice"
+    if login == "TLS":
+        bootstrap = guarded.at["SSL"]
+        given = {"security.protocol": "SSL", "ssl.ca.location": str(guarded.authority.path)}
+    elif login == "OAUTHBEARER":
+        named = token_options(bootstrap, Desk(tmp_path))
+        given = {name.removeprefix("kafka."): value for name, value in named.items() if "bootstrap" not in name}
+    else:
+        user = f"user-of-{topic}"
+        guarded.admin.add_users(login, {user: PASSWORD})
+        given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": login}
+        given |= {"sasl.username": user, "sasl.password": PASSWORD}
+    guarded.admin.allow(user, "topic", topic, "write", "describe")
+    rows = _numbered(topic, 0, 4000, 1, 2000)
+    wait_until(lambda: _is_written(bootstrap, rows, given), 20, "the permission")
     assert _numbers(guarded.bootstrap, topic, {0: 4000}) == {0: list(range(4000))}
+
+
+def test_an_answer_that_cannot_be_read() -> None:
+    """Its batches are sent again, and the next answer counts."""
+    share = struct.pack(">ihqqq", 0, 0, 5, -1, 0) + b"\1\0\0"
+    answers = iter([b"\0\2\2t\2" + share[:-9], b"\0\2\2t\2" + share + bytes(6)])
+    with ScriptedBroker(lambda number: struct.pack(">i", number) + next(answers)) as broker:
+        broker.speaks[PRODUCE] = 9
+        with producing(broker.bootstrap, enable_idempotence="false", delivery_timeout_ms="31000") as producer:
+            producer.write(pa.record_batch({"topic": ["t"], "value": [b"x"]}))
+            report = producer.flush()
+    assert (report.rows, report.retries) == ({"t": 1}, {"t": 1})
+
+
+@pytest.mark.thorough("Kafka's tool sets a quota, of which brokers hear later")
+def test_a_quota_is_obeyed(pair: Cluster, topic: str) -> None:
+    """The producer waits for as long as its broker says (KIP-219): each row once, in about the time that the quota allows."""
+    rate, count, size = 1 << 20, 3000, 1000
+    pair.admin.create_topic(topic, assignment=[1])
+    quota = (
+        "--entity-type",
+        "clients",
+        "--entity-name",
+        f"client-{topic}",
+        "--add-config",
+        f"producer_byte_rate={rate}",
+    )
+    consumer_groups.run(pair.bootstrap, "--alter", *quota, program="kafka.admin.ConfigCommand")
+    written = 0
+
+    def write() -> float:
+        nonlocal written
+        with producing(pair.bootstrap, client_id=f"client-{topic}") as producer:
+            began = time.monotonic()
+            producer.write(_numbered(topic, written, count, 1, size))
+            report = producer.flush()
+            assert (report.rows, report.retries) == ({topic: count}, {})
+            took, written = time.monotonic() - began, written + count
+            assert isinstance(producer._sender, WireSender)
+            delivery = producer._sender._delivery
+            pauses.append(delivery._links[1].not_before - delivery.now())
+        return took
+
+    pauses: list[float] = []
+    allowed = count * size / rate
+    took = wait_until(lambda: took if (took := write()) > allowed / 4 else None, 60, "a broker that knows the quota")
+    assert took < allowed * 8
+    assert pauses[-1] > 0
+    assert _numbers(pair.bootstrap, topic, {0: written}) == {0: list(range(written))}
 
 
 def test_a_writer_that_is_faster_than_its_broker_stops(pair: Cluster, topic: str) -> None:
