@@ -113,10 +113,14 @@ def odd_rows(data: bytes) -> Iterator[OddRow]:
         yield OddRow(CODES[place % 8], PLACES[(place >> 3) % 6], time, key, value, headers)
 
 
+def _pair(header: tuple[str | None, bytes | None] | None) -> dict[str, str | bytes | None] | None:
+    return None if header is None else {"key": header[0], "value": header[1]}
+
+
 def _arrow(rows: Sequence[OddRow], plan: Plan) -> pa.RecordBatch | pa.StructArray:
     junk = [OddRow(None, -7, -7, b"junk", None, [("junk", b"junk"), None])] * plan.around
     all_rows = [*junk, *rows, *junk]
-    pairs = [row.headers and [each and {"key": each[0], "value": each[1]} for each in row.headers] for row in all_rows]
+    pairs = [None if row.headers is None else [_pair(header) for header in row.headers] for row in all_rows]
     headers = pa.array(pairs, HEADERS)
     if plan.nested:  # its entries begin in the middle of others
         entries = pa.concat_arrays([pa.array([None], HEADERS.value_type), headers.values]).slice(1)

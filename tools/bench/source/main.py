@@ -19,6 +19,7 @@ from tools.bench.source import (
     latency,
     many,
     partitions,
+    sink,
     source,
     start,
     values,
@@ -37,6 +38,7 @@ PARTS: dict[str, Part] = {
     "gap": gap,
     "isolation": isolation,
     "many": many,
+    "sink": sink,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
 FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
@@ -71,6 +73,7 @@ Examples:
   make bench ARGS=--quick                                 a first impression, about half an hour
   python -P tools/bench source --part source --rounds 7   only rows per second and CPU
   python -P tools/bench source --part drain               only Kafka into Arrow, without Spark
+  python -P tools/bench source --part sink --rounds 2     only rows into Kafka
   python -P tools/bench source --part gap --rounds 2 --window 30 --recommended
   python -P tools/bench source --part source --master 'local[2]' --source cohort --source kafka
   python -P tools/bench source --output json >bench.json  only the JSON line on standard output
