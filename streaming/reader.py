@@ -120,7 +120,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
-        (begin, ids), session = self._offsets.read(start), self._driver
+        session = self._driver
+        self._take_writes(start, session)
+        begin, ids = self._offsets.read(start)
         session.plans.end_batch()
         session.commits.set_topic_ids(ids)
         self._ids = ids
@@ -173,7 +175,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
         """Plan the ranges ``[start, end)``: one input partition for each slot.  A second call makes another plan of the same ranges."""
-        (first, first_ids), (last, ids), session = self._offsets.read(start), self._offsets.read(end), self._driver
+        session = self._driver
+        self._take_writes(start, session)
+        (first, first_ids), (last, ids) = self._offsets.read(start), self._offsets.read(end)
         if self._first_start is not None and not self._asked_end:
             first = session.replayed(last, ids)  # Spark did not ask for this end in this run: the batch is a replay
             self._replayed = True
@@ -201,6 +205,12 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SlotPartition(group.endpoint, plan_id, index, timeout_s, avoid, "" if index else config)
             for index in range(len(slots))
         ]
+
+    @staticmethod
+    def _take_writes(start: dict[str, Any], session: Session) -> None:
+        """What the query has written by Cohort, which the jar puts beside an offset (CohortStream.java); no topic has this name."""
+        if (writes := start.pop("@writes", None)) is not None:
+            session.progress.writes = writes
 
     def _agent_config(self, run: Run) -> str:
         """What the JVM starts a missing agent with; "" where it doesn't read, or Python has to find the user's own modules."""

@@ -7,6 +7,7 @@ written when Kafka has acknowledged all of its rows.  A batch that fails runs ag
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,9 +35,10 @@ log = logging.getLogger("sparkcohort.writer")
 
 @dataclass(frozen=True)
 class WrittenRows(WriterCommitMessage):
-    """The message of a task that has written its rows."""
+    """The message of a task that has written its rows, in ``task_s``; the jar reads it, too (WriteTotals.java)."""
 
     report: ProduceReport
+    task_s: float
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class RowWriter:
         from sparkcohort.runtime.shell.kafka.produce.producer_pool import borrowed_producer  # noqa: PLC0415  only tasks
         from sparkcohort.streaming.sink_rows import producer_rows  # noqa: PLC0415  likewise
 
+        began = time.monotonic()
         log_to_stderr()
         if has_own_provider(self.options.producer.connection):
             find_pyfiles()
@@ -59,7 +62,7 @@ class RowWriter:
                 for batch in batches:
                     if batch.num_rows:
                         producer.write(producer_rows(batch, self.columns, self.options.topic))
-                return WrittenRows(producer.flush())
+                return WrittenRows(producer.flush(), time.monotonic() - began)
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
         finally:
@@ -77,7 +80,7 @@ class CohortStreamWriter(DataSourceStreamArrowWriter):
         return self._rows.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  PySpark's name
-        """Log what the batch has written."""
+        """Log what the batch has written; with the jar Spark's progress event has it."""
         _log_written(f"batch {batchId}", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  PySpark's name

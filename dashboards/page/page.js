@@ -60,6 +60,7 @@ function render() {
   lanes.update(status, page.chosen);
   renderFlow(status);
   renderBatch(byId("batch"), status.batches.in_flight, status.now);
+  renderWrites(byId("writes"), status.writes);
   renderRebalances(status, (generation) => showStory(base, generation));
 }
 function draw() {

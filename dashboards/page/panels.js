@@ -77,6 +77,22 @@ function renderBatch(root, batch, now) {
   setText(waits, `waits for ${batch.waits_for}`);
 }
 
+function renderWrites(root, writes) {
+  byId("writes-section").hidden = !writes;
+  const shown = JSON.stringify(writes);
+  if (!writes || root.shown === shown) return;
+  root.shown = shown;
+  const table = make("table", "rows"), head = make("tr"), { last } = writes;
+  head.append(...["topic", "rows", "bytes", "batches", "retries"].map((name, place) => make("th", place ? "num" : "", name)));
+  table.append(head, ...Object.entries(writes.topics).map(([topic, row]) => {
+    const element = make("tr"), figures = [row.rows, row.bytes, row.batches, row.retries];
+    element.append(make("td", "", topic), ...figures.map((figure) => make("td", "num", whole.format(figure))));
+    return element;
+  }));
+  const waited = `The tasks of the last batch waited ${last.waited_s.toFixed(1)} s of ${last.tasks_s.toFixed(1)} s for brokers.`;
+  root.replaceChildren(table, make("p", "quiet", `${waited} Batches not written whole: ${whole.format(writes.failed_batches)}.`));
+}
+
 function renderRebalances(status, show) {
   const line = byId("timeline"), list = byId("rebalances"), now = status.now;
   const rows = status.rebalances.filter((row) => now - row.at < 3600);

@@ -17,12 +17,15 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Consumer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.kit import streams
 from tests.kit.application import Application, Query
 from tests.kit.broker import Broker, Cluster
 from tests.kit.command import cohort
+from tests.kit.jars import reader_jar
 from tests.kit.ports import free_port
 from tests.kit.produce import Steady, open_transaction, produce
 from tests.kit.prometheus import Prometheus, alerting
@@ -254,6 +257,52 @@ def test_a_sink_that_hangs(
         finally:
             read.set()
             end.set()
+            query.stop()
+
+
+@pytest.mark.skipif(not reader_jar(), reason="the jar counts what is written (COHORT_READER)")
+def test_a_sink_whose_brokers_are_slow_and_then_away(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int, tmp_path: Path
+) -> None:
+    """They answer now and then while the query is behind; then never within the time that it gives them, run after run."""
+    old, calm = int(time.time() - 600) * 1000, threading.Event()
+    broker.admin.create_topic(topic)
+    with Broker() as target, alerting(tmp_path, port) as server:
+        target.admin.create_topic(topic)
+
+        def start() -> StreamingQuery:
+            source = Stream(spark, options(broker, topic, port), checkpoint).load().select("value")
+            writer = source.writeStream.format("cohort").option("kafka.bootstrap.servers", target.bootstrap)
+            writer = writer.option("kafka.delivery.timeout.ms", "20000").option("kafka.request.timeout.ms", "5000")
+            writer = writer.option("topic", topic).option("checkpointLocation", str(checkpoint))
+            return writer.trigger(**ASAP).start()
+
+        def be_slow() -> None:
+            while not calm.is_set():
+                produce(broker.bootstrap, topic, 20, timestamp_ms=old)
+                target.pause()
+                calm.wait(3)
+                target.resume()
+                calm.wait(0.3)
+
+        query, slow = start(), threading.Thread(target=be_slow)
+        try:
+            wait_until(lambda: scraped(server, port), LIMIT_S, "a scrape", every_s=1.0)
+            assert not {"CohortSinkWaiting", "CohortSinkFailing"} & server.firing()
+            slow.start()
+            server.wait_for_alert("CohortSinkWaiting")
+            calm.set()
+            slow.join()
+            target.pause()
+            produce(broker.bootstrap, topic, 20, timestamp_ms=old)
+            for _ in range(3):
+                with pytest.raises(StreamingQueryException, match=r"kafka\.(delivery\.timeout|max\.block)\.ms"):
+                    query.awaitTermination(int(LIMIT_S))
+                query = start()
+            server.wait_for_alert("CohortSinkFailing")
+        finally:
+            calm.set()
+            target.resume()
             query.stop()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +13,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
+from sparkcohort import describe
+from sparkcohort.runtime.errors import CohortError
 from tests.kit.broker import Broker
 from tests.kit.jars import reader_jar
 from tests.kit.pages import README, section
-from tests.kit.streams import FORMS, Stream, error, options
+from tests.kit.produce import produce
+from tests.kit.streams import ASAP, FORMS, Stream, error, options
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 from tests.kit.writes import LineStream, stored, values, write
@@ -82,6 +87,39 @@ def test_the_documented_copy(spark: SparkSession, broker: Broker, topic: str, tm
     assert query.exception() is None
     wanted = sorted(bytes(row.value).upper().decode() for row in stored(spark, broker, topic))
     assert values(spark, broker, f"{topic}-out") == wanted
+
+
+@pytest.mark.skipif(not reader_jar(), reason="the jar counts (COHORT_READER)")
+def test_what_a_stream_has_written(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """By topic in Spark's progress, batch by batch; in the document, all of it, also after a restart of the query."""
+    broker.fill(topic, 60, 1)
+    broker.admin.create_topic(f"{topic}-out")
+    for run, batches in enumerate(([40, 20], [30]), 1):
+        source = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=40), tmp_path).load().select("key", "value")
+        writer = source.writeStream.format("cohort").option("kafka.bootstrap.servers", broker.bootstrap)
+        writer = writer.option("topic", f"{topic}-out").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(**ASAP).start()
+        try:
+            if run == 2:
+                produce(broker.bootstrap, topic, 30, first=60)
+            rows = 60 if run == 1 else 90
+            document = wait_until(partial(_written, topic, rows), 90, f"{rows} rows in the document")
+            metrics = [progress["sink"]["metrics"] for progress in query.recentProgress if progress["numInputRows"]]
+        finally:
+            query.stop()
+        assert [int(each[f"{topic}-out.rows"]) for each in metrics] == batches
+        assert document["topics"][f"{topic}-out"]["bytes"] > 0
+        assert 0 < document["last"]["waited_s"] < document["last"]["tasks_s"] < document["tasks_s"]
+        assert document["failed_batches"] == 0
+
+
+def _written(group: str, rows: int) -> Any:
+    """What the query has written by its document, once that is so many rows."""
+    with suppress(CohortError):  # it hasn't begun
+        writes = describe(group)["writes"]
+        if writes and writes["topics"][f"{group}-out"]["rows"] == rows:
+            return writes
+    return None
 
 
 def _rows(spark: SparkSession, topic: str) -> DataFrame:

@@ -3,6 +3,7 @@ package sparkcohort;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.UncheckedIOException;
 import java.util.Map;
 import java.util.Optional;
@@ -27,6 +28,7 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
   private Map<String, String> metrics = Map.of(); // as Python had them when it planned the last batch
   private String group = ""; // of this stream, once Python has said it
   private String page = ""; // the address of its live page
+  private long writesSent; // batches that this query has written by Cohort, as far as Python knows of them
 
   CohortStream(PythonSource source, MicroBatchStream python, StructType schema) {
     this.source = source;
@@ -47,7 +49,25 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    return python.latestOffset(start, limit);
+    return python.latestOffset(withWrites(start), limit);
+  }
+
+  /**
+   * The offset, and beside it what this query has written since, if it writes by Cohort (streaming/reader.py, {@code _take_writes}): no
+   * other call has an argument.  Also where a batch is planned: one that fails again with each run is never asked for its end.
+   */
+  private Offset withWrites(Offset start) {
+    WriteTotals writes = WriteTotals.ofQuery();
+    if (writes.batches() == writesSent) {
+      return start;
+    }
+    writesSent = writes.batches();
+    try {
+      ObjectNode offsets = (ObjectNode) Messages.JSON.readTree(start.json());
+      return python.deserializeOffset(offsets.set("@writes", writes.json()).toString());
+    } catch (JsonProcessingException e) {
+      throw new UncheckedIOException(e);
+    }
   }
 
   @Override
@@ -116,7 +136,7 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    InputPartition[] planned = python.planInputPartitions(start, end);
+    InputPartition[] planned = python.planInputPartitions(withWrites(start), end);
     InputPartition[] slots = new InputPartition[planned.length];
     for (int i = 0; i < slots.length; i++) {
       slots[i] = SlotPartition.of(planned[i]);

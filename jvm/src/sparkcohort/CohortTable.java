@@ -9,6 +9,7 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
@@ -19,7 +20,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The Python source's table, but for how a stream's rows come to Spark, for what Spark pushes to a batch read, and for what a stream's
  * writes cost the driver: {@code writers} has the factories of a query's batches, by the schema of the rows.
  */
-record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingDataWriterFactory> writers) implements SupportsRead, SupportsWrite {
+record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingDataWriterFactory> writers)
+    implements SupportsRead, SupportsWrite, ReportsSinkMetrics {
   CohortTable(Table python, BatchPlans plans) {
     this(python, plans, new ConcurrentHashMap<>());
   }
@@ -47,6 +49,12 @@ record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingData
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     return new CohortScanBuilder(plans, ReaderOption.withJar(options));
+  }
+
+  /** Spark asks on the query's thread, once its batch is written. */
+  @Override
+  public Map<String, String> metrics() {
+    return WriteTotals.ofQuery().ofLastBatch();
   }
 
   @Override

@@ -107,6 +107,30 @@ class Batches(TypedDict):
     in_flight: BatchRow | None
 
 
+class WriteRow(TypedDict):
+    """What Kafka has acknowledged of one topic; ``bytes`` are those of the record batches as they were sent."""
+
+    rows: int
+    bytes: int
+    batches: int
+    retries: int
+
+
+class WriteTimes(TypedDict):
+    """For how long tasks waited for brokers, of the time that they took; both summed over tasks."""
+
+    waited_s: float
+    tasks_s: float
+
+
+class Writes(WriteTimes):
+    """What the query has written by Cohort since its JVM began, by topic, and the times of its ``last`` batch."""
+
+    topics: dict[str, WriteRow]
+    failed_batches: int
+    last: WriteTimes
+
+
 class Flow(TypedDict):
     """Records a second, in and out, and samples of ten minutes: [time, in, out, records behind, seconds behind]."""
 
@@ -144,6 +168,7 @@ class Document(TypedDict):
     flow: Flow
     problems: list[ProblemRow]
     query: dict[str, Any] | None
+    writes: Writes | None
 
 
 def schema() -> dict[str, Any]:

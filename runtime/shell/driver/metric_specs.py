@@ -151,6 +151,17 @@ _BATCHES: Final = (
     _counter("ranges_read_again", "Ranges read again: a second action, a retry, a speculation"),
     _counter("agent_timeouts", "Tasks that gave their agent up and went on by themselves"),
 )
+_SINK: Final = (
+    _counter(
+        "sink_rows", "Rows that the query has written by Cohort (with the jar), as Kafka acknowledged them", *_TOPIC
+    ),
+    _counter("sink_bytes", "Bytes of their record batches as they were sent", *_TOPIC),
+    _counter("sink_batches", "Their record batches", *_TOPIC),
+    _counter("sink_retries", "Record batches that were sent once more", *_TOPIC),
+    _counter("sink_wait_seconds", "Time that the tasks which wrote them waited for brokers, summed over tasks"),
+    _counter("sink_task_seconds", "Time that these tasks took, reading included"),
+    _counter("sink_failed_batches", "Batches of the query that were not written whole: a failure, or a stop amid one"),
+)
 _MEMBERS: Final = (
     _gauge("member_info", "1 for each live member; the labels say where it is", "executor", "host"),
     _gauge("member_heartbeat_age_seconds", "Time since a member was last heard of", *_EXECUTOR),
@@ -179,5 +190,5 @@ _MEMBERS: Final = (
     ),
     _counter("agent_starts", "Agents that joined for an executor; a second one is a restart", *_EXECUTOR),
 )
-METRICS: Final = (*_RUN, *_GROUP, *_COMMITS, *_PARTITIONS, *_BATCHES, *_MEMBERS)
+METRICS: Final = (*_RUN, *_GROUP, *_COMMITS, *_PARTITIONS, *_BATCHES, *_SINK, *_MEMBERS)
 COHORT_UP: Final = METRICS[0]

@@ -40,7 +40,7 @@ _PROCESS: Final = {
 
 def values(status: Status, most_partitions: int = MOST_PARTITIONS) -> dict[str, Samples]:
     """The samples of each metric by its name; with more than ``most_partitions`` there are none by partition."""
-    parts = (_run, _group, _commits, _consumed, _members)
+    parts = (_run, _group, _commits, _consumed, _written, _members)
     all_samples = {name: samples for part in parts for name, samples in part(status).items()}
     return {"cohort_up": [((), 1.0)], **all_samples, **_logs(status, most_partitions)}
 
@@ -189,6 +189,20 @@ def _consumed(status: Status) -> dict[str, Samples]:
         "cohort_ranges_delivered_total": [((), audit["ranges_delivered"])],
         "cohort_ranges_read_again_total": [((), audit["ranges_again"])],
         "cohort_agent_timeouts_total": [((), audit["agent_timeouts"])],
+    }
+
+
+def _written(status: Status) -> dict[str, Samples]:
+    writes = status["writes"] or {"topics": {}, "waited_s": 0, "tasks_s": 0, "failed_batches": 0}
+    topics = sorted(writes["topics"].items())
+    return {
+        **{
+            f"cohort_sink_{name}_total": [((topic,), row[name]) for topic, row in topics]
+            for name in ("rows", "bytes", "batches", "retries")
+        },
+        "cohort_sink_wait_seconds_total": [((), writes["waited_s"])],
+        "cohort_sink_task_seconds_total": [((), writes["tasks_s"])],
+        "cohort_sink_failed_batches_total": [((), writes["failed_batches"])],
     }
 
 

@@ -77,6 +77,7 @@ def _findings(status: Status) -> Iterator[Finding]:
     yield from _partitions(status["partitions"])
     yield from _members(status)
     yield from _group(status)
+    yield from _writes(status)
     yield from _events(status)
 
 
@@ -130,6 +131,18 @@ def _group(status: Status) -> Iterator[Finding]:
         yield Finding("CohortBatchHangs", "", words, batch["age_ms"] / 1000)
     if failure := status["assignor_failure"]:
         yield Finding("CohortAssignorFails", "", f"{failure['error']}; every member keeps its partitions.")
+
+
+def _writes(status: Status) -> Iterator[Finding]:
+    if (writes := status["writes"]) is None:
+        return
+    if failed := writes["failed_batches"]:
+        words = f"Batches that were not written whole, since they failed or the query was stopped: {failed:,} so far."
+        yield Finding("CohortSinkFailing", "", words, None, failed)
+    last, behind_s = writes["last"], max((row["lag_seconds"] or 0 for row in status["partitions"]), default=0)
+    if last["waited_s"] > last["tasks_s"] / 2 and behind_s > OLD_S:
+        words = f"The tasks of the last batch waited {last['waited_s']:.1f} s of {last['tasks_s']:.1f} s for brokers."
+        yield Finding("CohortSinkWaiting", "", words)
 
 
 def _events(status: Status) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ class QueryProgress:
         self._query = self._name = ""
         self._in_flight: tuple[object, Offsets, Ids] = None, {}, {}
         self._lag: calls.OffsetsBehindLatest | None = None
+        self.writes: Mapping[str, Any] | None = None  # by Cohort's sink, as the jar counts them: replaced whole
 
     def serves(self, query: str) -> None:
         """A task of this query has asked for its slot; a run serves one query for life."""

@@ -88,6 +88,7 @@ class RunStatus:
                 _processes(self._coordinator, agents),
                 self._progress.as_value(),
                 _throttled(self._coordinator, agents),
+                self._progress.writes,
             ),
             late=self._service.isolation.reasons(),
             cut_off=self._abilities.described(),

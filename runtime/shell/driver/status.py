@@ -44,6 +44,7 @@ class DriverFigures(NamedTuple):
     processes: Mapping[str, Mapping[str, float]] = {}  # memory, CPU, descriptors of the query's processes, by name
     query: Mapping[str, Any] | None = None  # from a listener's reports
     throttled: Mapping[str, float | None] = {}  # by executor, seconds
+    writes: Mapping[str, Any] | None = None  # see ``document.Writes``
 
 
 def build(

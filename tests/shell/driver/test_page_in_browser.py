@@ -125,6 +125,19 @@ def test_what_is_wrong_comes_first_and_goes(browser: Browser) -> None:
         view.page.wait_for_selector("#problems .quiet")
 
 
+def test_what_is_written_has_a_section(browser: Browser) -> None:
+    """Only where the query writes by Cohort; it comes below all else that every query has."""
+    group = ScriptedGroup(2, 4)
+    group.changes = {"writes": None}
+    with shown(browser, group) as view:
+        assert view.page.is_hidden("#writes-section")
+        group.changes = {}
+        view.page.wait_for_selector("#writes-section:visible")
+        words = view.text("#writes")
+        assert "bills" in words and "42,000" in words
+        assert "waited 0.1 s of 0.5 s for brokers. Batches not written whole: 0." in words
+
+
 def test_names_of_strangers_are_text(browser: Browser) -> None:
     """A topic, a group, a reason and a client id that are scripts."""
     group = ScriptedGroup(2, 4, SCRIPT)

@@ -81,6 +81,9 @@ cohort_bytes_consumed_total{group="billing",path="direct"} 100000.0
 cohort_malformed_records_total{group="billing",reason="syntax",topic="orders"} 5.0
 cohort_ranges_read_again_total{group="billing"} 12.0
 cohort_agent_timeouts_total{group="billing"} 1.0
+cohort_sink_rows_total{group="billing",topic="bills"} 700.0
+cohort_sink_wait_seconds_total{group="billing"} 1.5
+cohort_sink_failed_batches_total{group="billing"} 0.0
 cohort_member_heartbeat_age_seconds{executor="2",group="billing"} 1.5
 cohort_member_partitions{executor="2",group="billing"} 2.0
 cohort_member_cut_off_partitions{executor="2",group="billing"} 0.0

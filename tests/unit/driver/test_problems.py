@@ -18,6 +18,7 @@ NOW = 1_795_000_000.0
 FLOW = {"in": 0.0, "out": 0.0, "samples": []}
 COMMITS = a_status()["commits"]
 AUDIT = a_status()["audit"]
+WRITES = a_status()["writes"]
 
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "CohortFenced": ({"fenced": True}, {}, 0),
@@ -35,6 +36,8 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "CohortBadRecords": ({"malformed": [{"topic": "t", "reason": "syntax", "count": 5}]}, {}, 0),
     "CohortCommitsFail": ({"commits": {**COMMITS, "failures": 1, "pending_ms": 0}}, {}, 0),
     "CohortAgentsTimeOut": ({"audit": {**AUDIT, "agent_timeouts": 1}}, {}, 0),
+    "CohortSinkFailing": ({"writes": {**WRITES, "failed_batches": 1}}, {}, 0),
+    "CohortSinkWaiting": ({"writes": {**WRITES, "last": {"waited_s": 3.0, "tasks_s": 5.0}}}, {"lag_seconds": 61}, 0),
 }
 NOT_OF_NOW = {"CohortDriverGone", "CohortLagGrows", "CohortRebalancesOften", "CohortMemberFlapping"}
 """The page shows the first itself, and the others as its charts and its time line."""
