@@ -44,6 +44,8 @@ class Field(IntEnum):
     HEADERS = 7
     CORRUPT_KEY = 8  # its bytes, if they could not be decoded
     CORRUPT_VALUE = 9
+    KEY_ERROR = 10  # why they could not
+    VALUE_ERROR = 11
 
 
 class Column(NamedTuple):
@@ -70,6 +72,7 @@ class UserColumn(NamedTuple):
 Columns: TypeAlias = tuple[Column, ...]
 
 HEADERS: Final = array(struct({"key": STRING, "value": BINARY}))
+ERROR_TYPE: Final = struct({"reason": STRING, "message": STRING})
 
 _TIMESTAMP: Final = Column(Field.TIMESTAMP, "timestamp", TIMESTAMP)
 _METADATA: Final[Columns] = (
@@ -80,6 +83,9 @@ _METADATA: Final[Columns] = (
     Column(Field.TIMESTAMP_TYPE, "timestampType", INT),
 )
 CORRUPT: Final = {Field.KEY: Field.CORRUPT_KEY, Field.VALUE: Field.CORRUPT_VALUE}
+ERROR: Final = {Field.KEY: Field.KEY_ERROR, Field.VALUE: Field.VALUE_ERROR}
+FAULT_COLUMNS: Final = {column: part for columns in (CORRUPT, ERROR) for part, column in columns.items()}
+"""What decoding makes of bad records only, each with the part of the record that it tells of."""
 _HEADERS: Final = Column(Field.HEADERS, "headers", HEADERS)
 
 
@@ -87,21 +93,21 @@ def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = Fal
     """The row of Spark's Kafka source, its key and value as their formats make them."""
     both = ((Field.KEY, "key", key), (Field.VALUE, "value", value))
     decoded = [Column(field, name, decoding.type, decoding=decoding) for field, name, decoding in both]
-    corrupt = [
-        Column(CORRUPT[field], decoding.corrupt_column, BINARY, decoding=decoding)
-        for field, _, decoding in both
-        if decoding.corrupt_column
-    ]
-    names = {column.name.lower() for column in (*decoded, *_METADATA, _HEADERS)}
-    for column in corrupt:
-        if column.name.lower() in names:  # names of columns are the same in any case (spark.sql.caseSensitive)
-            part = "key" if column.field is Field.CORRUPT_KEY else "value"
-            raise OptionError(
-                f"option {part}.corrupt.column={column.name}: there is a column of this name already: set it to another name, "
-                f"as _corrupt_{part}"
-            )
-        names.add(column.name.lower())
-    row = (*decoded, *_METADATA, *corrupt)
+    row = (*decoded, *_METADATA)
+    names = {column.name.lower() for column in (*row, _HEADERS)}
+    for field, part, decoding in both:
+        corrupt = Column(CORRUPT[field], decoding.corrupt_column, BINARY, decoding=decoding)
+        error = Column(ERROR[field], decoding.error_column, ERROR_TYPE, decoding=decoding)
+        for kind, column in (("corrupt", corrupt), ("error", error)):
+            name = column.name.lower()  # names of columns are the same in any case (spark.sql.caseSensitive)
+            if name in names:
+                raise OptionError(
+                    f"option {part}.{kind}.column={column.name}: there is a column of this name already: set it to another name, "
+                    f"as _{kind}_{part}"
+                )
+            if name:
+                names.add(name)
+                row += (column,)
     return with_headers(row) if headers else row
 
 
@@ -121,13 +127,20 @@ def has_field(columns: Columns, field: Field) -> bool:
 
 
 def raw_columns(columns: Columns) -> Columns:
-    """The columns that these are decoded from, in their order; headers that are read for schema ids come last."""
+    """The columns that these are decoded from, in their order; what is read for schema ids and dead letters only comes last."""
     raw = tuple(
         each._replace(type=BINARY, decoding=RAW) if each.decoding.of_structs else each
         for each in columns
-        if each.field not in CORRUPT.values()
+        if each.field not in FAULT_COLUMNS
     )
+    missing = (each for each in _OF_DEAD_LETTERS if not has_field(raw, each.field))
+    raw = (*raw, *missing) if dead_letter_topic(columns) else raw
     return with_headers(raw) if any(each.decoding.registry for each in columns) else raw
+
+
+def dead_letter_topic(columns: Columns) -> str:
+    """The topic for records of which one of these columns can't be decoded, "" without one."""
+    return next((each.decoding.dead_letter_topic for each in columns if each.decoding.dead_letter_topic), "")
 
 
 def unknown_fields(columns: Columns) -> str:
@@ -147,7 +160,12 @@ OFFSETS: Final[Columns] = tuple(column for column in KAFKA_ROW if column.field i
 """The least that can be read, to see only whether records come."""
 
 _DECODED: Final = (Field.KEY, Field.VALUE)
-_MAY_BE_NULL: Final = frozenset((Field.KEY, Field.VALUE, Field.HEADERS, Field.CORRUPT_KEY, Field.CORRUPT_VALUE))
+_MAY_BE_NULL: Final = frozenset((Field.KEY, Field.VALUE, Field.HEADERS, *FAULT_COLUMNS))
+_OF_DEAD_LETTERS: Final[Columns] = tuple(
+    each
+    for each in KAFKA_ROW_WITH_HEADERS
+    if each.field in (Field.KEY, Field.VALUE, Field.OFFSET, Field.TIMESTAMP, Field.HEADERS)
+)
 
 
 def fields_of(columns: Columns) -> bytes:
@@ -186,10 +204,10 @@ def chosen_columns(schema: Sequence[UserColumn], possible: Columns) -> Columns:
                 f"{'headers' if column.field is Field.HEADERS else f'a {column.name}'}: leave out NOT NULL"
             )
         columns[column.field] = column._replace(name=declared.name, type=declared.type, nullable=declared.nullable)
-    for field, corrupt in CORRUPT.items():
-        if corrupt in columns and field not in columns:
+    for fault, part in FAULT_COLUMNS.items():
+        if fault in columns and part not in columns:
             raise OptionError(
-                f"the schema of format('cohort') names the column {columns[corrupt].name} and not {field.name.lower()}: "
+                f"the schema of format('cohort') names the column {columns[fault].name} and not {part.name.lower()}: "
                 "it tells which of those could not be decoded, so name both"
             )
     return tuple(columns.values())
@@ -197,8 +215,10 @@ def chosen_columns(schema: Sequence[UserColumn], possible: Columns) -> Columns:
 
 def _check_type(declared: UserColumn, column: Column) -> None:
     """A column has its own type; a decoded struct may have fewer fields, and unknown ones are as the user declares them."""
-    if not column.decoding.of_structs or column.field in CORRUPT.values():
-        if declared.type != column.type:
+    if not column.decoding.of_structs or column.field in FAULT_COLUMNS:
+        of_error = column.type == ERROR_TYPE and declared.type.children
+        is_part = of_error and not type_difference(declared.type, ERROR_TYPE, "")
+        if declared.type != column.type and not is_part:
             raise OptionError(_wrong_type(declared, column))
         return
     prefix = f"the schema of format('cohort') has the column {declared.name} as"

@@ -57,6 +57,8 @@ class Decoding(NamedTuple):
     type: ColumnType = BINARY
     mode: Mode = Mode.PERMISSIVE
     corrupt_column: str = ""  # its name; "": none
+    error_column: str = ""
+    dead_letter_topic: str = ""  # of streams; "": bad records are written nowhere
     schema: str = ""
     references: tuple[str, ...] = ()
     registry: tuple[tuple[str, str], ...] = ()
@@ -118,7 +120,7 @@ def reasons(kind: Format) -> tuple[str, ...]:
 
 ANY_INDEX: Final = "any"
 OF_STRUCTS: Final = (
-    "schema", "message", "message.index", "timezone", "mode", "corrupt.column", "subject", "schema.version",
+    "schema", "message", "message.index", "timezone", "mode", "corrupt.column", "error.column", "subject", "schema.version",
 )  # fmt: skip
 """The options that only formats of structs have."""
 UTC: Final = "UTC"
@@ -150,6 +152,7 @@ def decoding(part: str, options: Mapping[str, str]) -> Decoding:
         UNKNOWN_FIELDS,
         mode=Mode(options.get("mode", Mode.PERMISSIVE)),
         corrupt_column=options.get("corrupt.column", ""),
+        error_column=options.get("error.column", ""),
         subject=options.get("subject", ""),
         version=options.get("schema.version", "latest"),
         message=options.get("message", ""),

@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.options.offset_checks import check_batch
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES, KAFKA_ALIASES, STREAMS_HAVE_NO_END
 from sparkcohort.runtime.shell.options.topic_pattern import PatternError, compile_pattern, finds
-from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
+from sparkcohort.runtime.shell.options.value_options import DEAD_LETTER_TOPIC, idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Values, json_object
 from sparkcohort.runtime.values.columns import kafka_row
 
@@ -46,6 +46,11 @@ def parse(options: Mapping[str, str], reads: Reads = "streams") -> SourceOptions
                 "instance .option('group.id', 'billing')"
             )
         warnings += _idle(texts)
+    elif value.has_value(DEAD_LETTER_TOPIC):
+        raise OptionError(
+            f"option {DEAD_LETTER_TOPIC} is not supported in a batch read, of which each action would write the bad records again: "
+            "leave it out; value.error.column and value.corrupt.column show them"
+        )
     else:
         texts.setdefault("startingoffsets", "earliest")
         if value.text("endingOffsets").lower() == "earliest":
@@ -62,6 +67,8 @@ def _source_options(texts: Mapping[str, str], value: Values, warnings: list[str]
     parsed = {name: value.read(option) for name, option in declared_options(SourceOptions).items()}
     kafka, more = _kafka_settings(texts, value, parsed)
     decodings = read_decodings(value, texts)
+    if value.has_value(DEAD_LETTER_TOPIC):
+        _check_dead_letter_topic(value.text(DEAD_LETTER_TOPIC), subscription)
     parsed["group_instance_id"] = parsed["group_instance_id"] or _instance_id(subscription)
     return SourceOptions(
         **parsed,
@@ -181,16 +188,31 @@ def _check_relations(parsed: SourceOptions) -> None:
 
 def _check_topics(name: str, names: Collection[str], subscription: SourceSubscription) -> None:
     """Raises OptionError for a topic in an option that the subscription does not read."""
-    topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
     for topic in sorted(names):
-        try:
-            read = finds(subscription.pattern, topic) if subscription.pattern else topic in topics
-        except PatternError as error:
-            raise OptionError(f"option subscribePattern={subscription.pattern}: {error}") from None
-        if not read:
+        if not _is_read(topic, subscription):
+            topics = {*subscription.topics, *subscription.partitions_by_topic()}
             near = difflib.get_close_matches(topic, topics, n=1)
             hint = f"; did you mean {near[0]}?" if near else ": name it in both or in none"
             raise OptionError(f"option {name} names {topic}, which option {subscription.kind} does not read{hint}")
+
+
+def _check_dead_letter_topic(topic: str, subscription: SourceSubscription) -> None:
+    """Raises OptionError for what is no topic, and for one whose records come back to this query."""
+    _check_topic(DEAD_LETTER_TOPIC, topic, "give the name of one topic")
+    if _is_read(topic, subscription):
+        raise OptionError(
+            f"option {DEAD_LETTER_TOPIC} names {topic}, which option {subscription.kind} reads: its records would be written there "
+            "again and again; give another topic"
+        )
+
+
+def _is_read(topic: str, subscription: SourceSubscription) -> bool:
+    try:
+        if subscription.pattern:
+            return finds(subscription.pattern, topic)
+    except PatternError as error:
+        raise OptionError(f"option subscribePattern={subscription.pattern}: {error}") from None
+    return topic in subscription.topics or topic in subscription.partitions_by_topic()
 
 
 # --- subscription and instance id -----------------------------------------------------------------
@@ -241,12 +263,11 @@ def is_topic_name(name: str) -> bool:
     return name not in (".", "..") and re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) is not None
 
 
-def _check_topic(option: str, topic: str) -> None:
+def _check_topic(option: str, topic: str, otherwise: str = "for a regular expression use subscribePattern") -> None:
     """Raises OptionError for a name that is no topic's."""
     if not is_topic_name(topic):
         raise OptionError(
-            f"option {option} names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "
-            "for a regular expression use subscribePattern"
+            f"option {option} names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); {otherwise}"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.declaration import option, stream_option
-from sparkcohort.runtime.values.columns import Columns, Field, has_field
+from sparkcohort.runtime.values.columns import Columns, Field, dead_letter_topic, has_field
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]
 Start: TypeAlias = str | ByPartition
@@ -401,6 +401,10 @@ class SourceOptions:
         if has_field(self.columns, Field.HEADERS) and not has_field(columns, Field.HEADERS):
             warnings += (
                 "option includeHeaders has no effect: the schema that .schema(...) gives has no column headers",
+            )
+        if dead_letter_topic(self.columns) and not dead_letter_topic(columns):
+            warnings += (
+                "option dead.letter.topic has no effect: the schema that .schema(...) gives has no column that is decoded",
             )
         return replace(self, columns=columns, warnings=warnings)
 

@@ -81,6 +81,12 @@ _VALUES = (
         example="_corrupt_value",
     ),
     Option(
+        "value.error.column",
+        "string",
+        "a column STRUCT<reason: STRING, message: STRING>: why they can't be decoded",
+        example="_error_value",
+    ),
+    Option(
         "value.subject",
         "string",
         "the subject in the schema registry; default: the topic's for values, or for keys",
@@ -91,6 +97,17 @@ _VALUES = (
         "string",
         "the version of the subject that records are read with: a number; default: the latest one",
         example="3",
+    ),
+)
+
+_DEAD_LETTERS = (
+    Option(
+        "dead.letter.topic",
+        "string",
+        "a topic for records whose key or value can't be decoded, as they came, with headers that say why; written by the executors "
+        "with this query's login",
+        example="orders-dead",
+        reads="streams",
     ),
 )
 
@@ -166,6 +183,7 @@ OPTIONS: Final = (
     *_WHAT_IS_READ,
     *_SOURCE[1:],
     *_VALUES,
+    *_DEAD_LETTERS,
     *_REGISTRY,
     *_LOGIN,
     *declared_options(SinkOptions).values(),

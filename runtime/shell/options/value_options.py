@@ -12,6 +12,7 @@ from sparkcohort.runtime.shell.options.values import Values
 from sparkcohort.runtime.values.formats import ANY_INDEX, OF_STRUCTS, Decoding, Format, Mode, decoding
 
 REGISTRY: Final = "schema.registry."
+DEAD_LETTER_TOPIC: Final = "dead.letter.topic"
 FIRST_OF_SET: Final = b"\n"
 """The first byte of a descriptor set: the tag of ``FileDescriptorSet.file``."""
 _OPENS_TEXT: Final = ("{", "[", '"')
@@ -20,7 +21,23 @@ _OPENS_TEXT: Final = ("{", "[", '"')
 def read_decodings(value: Values, texts: Mapping[str, str]) -> tuple[Decoding, Decoding]:
     """The decodings of keys and of values.  Raises OptionError."""
     registry = tuple((key, text) for key, text in sorted(texts.items()) if key.startswith(REGISTRY))
-    return _decoding(value, "key", registry), _decoding(value, "value", registry)
+    key, records = _decoding(value, "key", registry), _decoding(value, "value", registry)
+    topic = value.text(DEAD_LETTER_TOPIC)
+    if topic and not (key.of_structs or records.of_structs):
+        raise OptionError(
+            f"option {DEAD_LETTER_TOPIC} has no effect with key.format={key.format} and value.format={records.format}: set one to "
+            f"json, avro or protobuf, or leave {DEAD_LETTER_TOPIC} out"
+        )
+    return _with_dead_letters("key", key, topic), _with_dead_letters("value", records, topic)
+
+
+def _with_dead_letters(part: str, decoding: Decoding, topic: str) -> Decoding:
+    if topic and decoding.mode is Mode.FAILFAST:
+        raise OptionError(
+            f"option {DEAD_LETTER_TOPIC} does not go with {part}.mode=failfast, which ends the query at such a record: set "
+            f"{part}.mode to permissive or dropmalformed, or leave {DEAD_LETTER_TOPIC} out"
+        )
+    return decoding._replace(dead_letter_topic=topic) if decoding.of_structs else decoding
 
 
 def idle_registry(texts: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:

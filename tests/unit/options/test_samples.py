@@ -16,6 +16,7 @@ WRITES = {"kafka.bootstrap.servers": "b1:9092"}
 SECOND_WAYS = (
     "subscribePattern",
     "assign",
+    "dead.letter.topic",  # as the next ones
     "kafka.sasl.oauthbearer.provider",  # with another mechanism than the sample's
     *(f"{of}.{name}" for of in ("key", "value") for name in OF_STRUCTS),  # with other formats than the default
 )

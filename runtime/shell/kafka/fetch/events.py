@@ -86,7 +86,8 @@ def header_error(tp: TopicPartition, offset: int) -> MalformedRecordError:
     """A header key that is not text."""
     return MalformedRecordError(
         f"a header key of topic {tp.topic} partition {tp.partition} offset {offset} is not valid UTF-8; "
-        "set includeHeaders to false, or leave headers out of .schema(...), to read the records without their headers"
+        "set includeHeaders to false, or leave headers out of .schema(...), to read the records without their headers, which "
+        "dead.letter.topic reads, too"
     )
 
 

@@ -38,14 +38,15 @@ from sparkcohort.runtime.shell.options.client_defaults import UNHURRIED
 from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
-from sparkcohort.runtime.values.columns import Columns, raw_columns
+from sparkcohort.runtime.values.columns import Columns, dead_letter_topic, raw_columns
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.kafka.fetch.value_decoding import ValueDecoding
+    from sparkcohort.runtime.shell.kafka.produce.dead_letter_writer import DeadLetterWriter
 
 SWITCH = "COHORT_NATIVE"
 BY_LIBRDKAFKA = "librdkafka"
-HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
+HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema, or whose dead letter topic, is not there
 
 _log = logging.getLogger("sparkcohort.record_source")
 
@@ -83,13 +84,15 @@ class RecordSource:
         self.cluster = ClusterClient(conf)
         """For other questions to the same cluster."""
         self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
-        # Until when a partition waits for a schema or the next poll; nothing of it is fetched.
+        # Until when a partition waits for a schema, the dead letter topic or the next poll; nothing of it is fetched.
         self._resume_at: dict[TopicPartition, float] = {}
         self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
         self._closed = False
         self._fetcher: FetchClient | None = None
         self._librdkafka: ConsumerClient | None = None
         self._decoding = self._new_decoding(columns, threads) if self._columns != columns else None
+        topic = dead_letter_topic(columns)
+        self._dead_letters = self._new_writer(topic) if topic else None
         reason = f"{SWITCH}={BY_LIBRDKAFKA}" if os.environ.get(SWITCH) == BY_LIBRDKAFKA else self._open_fetcher()
         if reason:
             _log.info("records are fetched by librdkafka: %s", reason)
@@ -120,6 +123,11 @@ class RecordSource:
         from sparkcohort.runtime.shell.kafka.fetch.value_decoding import ValueDecoding  # noqa: PLC0415  most queries have none
 
         return ValueDecoding(columns, threads, self.malformed)
+
+    def _new_writer(self, topic: str) -> DeadLetterWriter:
+        from sparkcohort.runtime.shell.kafka.produce.dead_letter_writer import DeadLetterWriter  # noqa: PLC0415  as above
+
+        return DeadLetterWriter(self._conf, topic)
 
     @property
     def _client(self) -> FetchClient | ConsumerClient:
@@ -152,7 +160,8 @@ class RecordSource:
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """Return what is there, at most ``records`` or about the source's bytes a batch; wait only when nothing is.
 
-        Nothing comes of a partition as long as the schema of its next record can't be had.
+        Nothing comes of a partition as long as the schema of its next record can't be had, or a bad one can't be written to the
+        dead letter topic.
         """
         if self._closed:
             raise RuntimeError("the source is closed")
@@ -170,9 +179,13 @@ class RecordSource:
 
     def _decoded(self, events: list[Event], decoding: ValueDecoding) -> list[Event]:
         results: list[Event] = []
-        for event, outcome, bad in decoding.attempts(events):
+        failure: Exception | None = None
+        for event, decoded, bad, letters in decoding.attempts(events):
             if event.tp in self._resume_at or event.tp not in self._spans:
                 continue  # it was given up for another batch of this poll: positions move in order
+            if letters and self._dead_letters and not failure:  # one failure a poll: each may take seconds
+                failure = self._dead_letters.write(letters)
+            outcome = failure if letters and failure else decoded
             if outcome is None or isinstance(outcome, Exception):
                 self._hold(event.tp, outcome)
                 continue
@@ -193,7 +206,10 @@ class RecordSource:
             self._spans[tp] = max(start, event.next_offset if isinstance(event, Records) else event.offset), end
 
     def _hold(self, tp: TopicPartition, error: Exception | None) -> None:
-        """Throw away records that wait for their schema, or for the next poll, and fetch them again: kept, they would count for no limit."""
+        """Throw away records that wait for their schema, the dead letter topic or the next poll, and fetch them again.
+
+        Kept, they would count for no limit.
+        """
         self._client.unassign([tp])
         self._resume_at[tp] = 0.0
         if error is not None:
@@ -270,7 +286,7 @@ class RecordSource:
     def close(self) -> None:
         """Close the connections."""
         self._closed = True
-        for client in (self._decoding, self._fetcher, self._librdkafka, self.cluster):
+        for client in (self._decoding, self._dead_letters, self._fetcher, self._librdkafka, self.cluster):
             if client is not None:
                 client.close()
 

@@ -9,20 +9,30 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
+from sparkcohort.runtime.kafka.dead_letters import RawRecord, RecordFault, dead_letter, first_faults
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.kafka.fetch.events import Event, MalformedRecordError, PartitionError, Records
 from sparkcohort.runtime.shell.values.by_format import Decoder, Malformed, new_decoder
 from sparkcohort.runtime.shell.values.schema_registry import RegistryError
-from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field, raw_columns
+from sparkcohort.runtime.values.columns import (
+    CORRUPT,
+    ERROR,
+    FAULT_COLUMNS,
+    Columns,
+    Field,
+    dead_letter_topic,
+    raw_columns,
+)
 from sparkcohort.runtime.values.formats import DECODER_FAILED, TOO_LARGE, Mode
 
 MOST_MADE = 256 << 20
@@ -33,19 +43,13 @@ TELL_S = 60.0  # one line for each topic and reason in so long
 _log = logging.getLogger("sparkcohort.values")
 
 
-class BadValue(NamedTuple):
-    """A key or value that can't be read."""
-
-    field: Field
-    fault: Malformed
-
-
 class Attempt(NamedTuple):
     """What becomes of an event; an outcome of None is for rows that are not decoded now: this poll has made enough."""
 
     event: Event
     outcome: Event | RegistryError | None
-    bad: Sequence[BadValue] = ()
+    bad: Sequence[RecordFault] = ()
+    letters: Sequence[RawRecord] = ()  # for the dead letter topic, before the outcome is delivered
 
 
 class ValueDecoding:
@@ -56,8 +60,9 @@ class ValueDecoding:
         self._columns, self._malformed = columns, malformed
         self._schema = arrow_rows.schema(columns)
         self._decoded = {each.field: each for each in columns if each.decoding.of_structs and each.field in CORRUPT}
-        self._fields = {each.field for each in columns}
-        self._headers = next((each.name for each in raw_columns(columns) if each.field is Field.HEADERS), "")
+        self._types = {each.field: self._schema.field(each.name).type for each in columns}
+        self._raw_names = {each.field: each.name for each in raw_columns(columns)}
+        self._writes_letters = bool(dead_letter_topic(columns))
         self._free: SimpleQueue[dict[Field, Decoder]] = SimpleQueue()
         for _ in range(threads):
             self._free.put(
@@ -100,7 +105,7 @@ class ValueDecoding:
         fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
         for field, decoder in decoders.items():
             raw = batch.column(self._decoded[field].name)
-            headers = batch.column(self._headers) if self._decoded[field].decoding.registry else None
+            headers = batch.column(self._raw_names[Field.HEADERS]) if self._decoded[field].decoding.registry else None
             try:
                 fields[field] = decoder(raw, headers)
             except RegistryError:
@@ -112,9 +117,11 @@ class ValueDecoding:
                     )
                 if isinstance(error, MemoryError) and not _memory_is_left():
                     raise  # the machine has no memory, the record is not bad: the reader tries again
-                nulls = pa.nulls(1, self._schema.field(self._decoded[field].name).type)
-                fields[field] = nulls, [_undecodable(error)]
-        return [self._row_by_row(event, batch, runs, fields)]
+                fields[field] = pa.nulls(1, self._types[field]), [_undecodable(error)]
+        attempt = self._row_by_row(event, batch, runs, fields)
+        if self._writes_letters and attempt.bad:
+            attempt = attempt._replace(letters=self._dead_letters(event, batch, attempt.bad))
+        return [attempt]
 
     def _row_by_row(
         self,
@@ -123,21 +130,22 @@ class ValueDecoding:
         runs: OffsetRuns,
         fields: Mapping[Field, tuple[pa.Array, list[Malformed]]],
     ) -> Attempt:
-        arrays = {each.field: batch.column(each.name) for each in self._columns if each.field not in CORRUPT.values()}
-        nbytes, dropped, malformed = event.nbytes, set[int](), list[BadValue]()
+        arrays = {each.field: batch.column(each.name) for each in self._columns if each.field not in FAULT_COLUMNS}
+        nbytes, dropped, malformed = event.nbytes, set[int](), list[RecordFault]()
         for field, (decoded, bad) in fields.items():
             raw, arrays[field] = arrays[field], decoded
-            arrays[CORRUPT[field]] = _bad_bytes(raw, bad)
-            malformed += [BadValue(field, each) for each in bad]
+            for column, value_of in ((CORRUPT[field], partial(_bytes_of, raw)), (ERROR[field], Malformed._asdict)):
+                if column in self._types:
+                    arrays[column] = _column_of_bad_rows(bad, len(raw), self._types[column], value_of)
+                    nbytes += arrays[column].nbytes
+            malformed += [RecordFault(row, field, reason, message) for row, reason, message in bad]
             mode = self._decoded[field].decoding.mode
             if bad and mode is Mode.FAILFAST:
                 return Attempt(event, self._failure(event, field, bad[0]), malformed)
             if mode is Mode.DROPMALFORMED:
                 dropped.update(each.row for each in bad)
             nbytes += arrays[field].nbytes - raw.nbytes
-            nbytes += arrays[CORRUPT[field]].nbytes if CORRUPT[field] in self._fields else 0
-        if self._headers and Field.HEADERS not in self._fields:
-            nbytes -= batch.column(self._headers).nbytes
+        nbytes -= sum(batch.column(name).nbytes for field, name in self._raw_names.items() if field not in self._types)
         self._built += nbytes  # by several threads: an addition may be lost, and the limit is a rough one
         rows_batch = pa.RecordBatch.from_arrays([arrays[each.field] for each in self._columns], schema=self._schema)
         if not dropped:
@@ -150,6 +158,28 @@ class ValueDecoding:
         records = Records(event.tp, event.next_offset, rows_batch, nbytes, runs.drop_rows(dropped, rows))
         return Attempt(event, records, malformed)
 
+    def _dead_letters(self, event: Records, batch: pa.RecordBatch, bad: Sequence[RecordFault]) -> list[RawRecord]:
+        faults = first_faults(bad)
+        rows = pa.array([each.row for each in faults])
+        # Text may be no UTF-8, and Python's datetimes end with the year 9999.
+        types = {
+            Field.KEY: pa.binary(),
+            Field.VALUE: pa.binary(),
+            Field.TIMESTAMP: pa.int64(),
+            Field.OFFSET: pa.int64(),
+        }
+        columns = [
+            batch.column(self._raw_names[field]).take(rows).cast(kind).to_pylist() for field, kind in types.items()
+        ]
+        headers = [
+            [(each["key"], each["value"]) for each in header or ()]
+            for header in batch.column(self._raw_names[Field.HEADERS]).take(rows).to_pylist()
+        ]
+        return [
+            dead_letter(RawRecord(key, value, own, microseconds // 1000), event.tp, offset, fault)
+            for fault, own, key, value, microseconds, offset in zip(faults, headers, *columns, strict=True)
+        ]
+
     def _failure(self, event: Records, field: Field, bad: Malformed) -> PartitionError:
         column, decoding = field.name.lower(), self._decoded[field].decoding
         error = MalformedRecordError(
@@ -158,14 +188,14 @@ class ValueDecoding:
         )
         return PartitionError(event.tp, error, event.runs.offset_of(bad.row) if event.runs else -1)
 
-    def note(self, event: Event, bad: Sequence[BadValue]) -> None:
+    def note(self, event: Event, bad: Sequence[RecordFault]) -> None:
         """Count what is bad of an event, and log one line for each reason and minute, without the value."""
         if isinstance(event, Records):
-            self._malformed.update((event.tp.topic, each.fault.reason) for each in bad)
-            for field, fault in bad:
-                self._tell(event, field, fault)
+            self._malformed.update((event.tp.topic, each.reason) for each in bad)
+            for fault in bad:
+                self._tell(event, fault)
 
-    def _tell(self, event: Records, field: Field, bad: Malformed) -> None:
+    def _tell(self, event: Records, bad: RecordFault) -> None:
         key, now = (event.tp.topic, bad.reason), time.monotonic()
         if now - self._logged_at.get(key, float("-inf")) < TELL_S:
             self._unlogged[key] += 1
@@ -174,8 +204,8 @@ class ValueDecoding:
         _log.warning(
             "%s: the %s can't be read as %s: %s; %d more of this kind since the last such line",
             _place(event, bad.row),
-            field.name.lower(),
-            self._decoded[field].decoding.format,
+            bad.field.name.lower(),
+            self._decoded[bad.field].decoding.format,
             bad.message,
             self._unlogged.pop(key, 0),
         )
@@ -213,9 +243,14 @@ def _place(event: Records, row: int) -> str:
     return f"topic {event.tp.topic} partition {event.tp.partition} offset {offset}"
 
 
-def _bad_bytes(raw: pa.Array, bad: list[Malformed]) -> pa.Array:
-    """The bytes of bad rows, null for the others."""
-    if not bad:
-        return pa.nulls(len(raw), pa.binary())
-    rows = {each.row for each in bad}
-    return pa.array([raw[row].as_py() if row in rows else None for row in range(len(raw))], pa.binary())
+def _bytes_of(raw: pa.Array, bad: Malformed) -> bytes:
+    content: bytes = raw[bad.row].as_py()
+    return content
+
+
+def _column_of_bad_rows(
+    bad: Sequence[Malformed], rows: int, arrow_type: pa.DataType, value_of: Callable[[Malformed], Any]
+) -> pa.Array:
+    """What bad rows have; null for the others."""
+    values = {each.row: value_of(each) for each in bad}
+    return pa.array([values.get(row) for row in range(rows)], arrow_type) if values else pa.nulls(rows, arrow_type)
