@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkcohort.runtime.errors import CohortError
 
+if TYPE_CHECKING:
+    from sparkcohort.runtime.values.encodings import Encoding
 
-def producer_rows(batch: pa.RecordBatch, columns: Mapping[str, int], topic: str) -> pa.RecordBatch:
+
+def producer_rows(
+    batch: pa.RecordBatch, columns: Mapping[str, int], topic: str, encodings: Iterable[Encoding] = ()
+) -> pa.RecordBatch:
     """The rows of a batch; ``columns`` are those of ``sink_columns``, ``topic`` the option's, "" without.
 
-    Raises CohortError for rows that are no records.
+    Raises CohortError for rows that are no records, or that can't be encoded.
     """
     arrays = {name: batch.column(place) for name, place in columns.items()}
     if topic:
@@ -26,6 +32,11 @@ def producer_rows(batch: pa.RecordBatch, columns: Mapping[str, int], topic: str)
         )
     if "headers" in arrays:
         arrays["headers"] = _headers(arrays["headers"])
+    for encoding in encodings:
+        if encoding.of_structs and encoding.part in arrays:
+            from sparkcohort.runtime.shell.values.records_by_format import encoded  # noqa: PLC0415  most writes have none
+
+            arrays[encoding.part] = encoded(encoding, arrays[encoding.part], arrays["topic"])
     return pa.RecordBatch.from_pydict(arrays)
 
 

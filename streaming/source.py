@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.shell.options.declaration import Reads
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
     from sparkcohort.runtime.values.columns import Columns
+    from sparkcohort.runtime.values.encodings import Encoding
     from sparkcohort.streaming.batch_reader import CohortBatchReader
     from sparkcohort.streaming.reader import CohortStreamReader
     from sparkcohort.streaming.writer import CohortBatchWriter, CohortStreamWriter, RowWriter
@@ -120,10 +121,24 @@ class CohortSource(DataSource):
 
         options = parse_sink(self.options)
         _check_allowed(options.kafka_names)
-        for warning in options.producer.warnings:
+        for warning in (*options.producer.warnings, *options.warnings):
             log_warning(warning)
-        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        return RowWriter(options, sink_columns(columns, has_topic=bool(options.topic)))
+        types = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        encodings = {each.part: each for each in (options.key, options.value)}
+        structs = [part for part, each in encodings.items() if each.of_structs]
+        columns = sink_columns(types, has_topic=bool(options.topic), structs=structs)
+        for part in structs:
+            if part in columns:
+                encodings[part] = _typed(encodings[part], schema.fields[columns[part]])
+        return RowWriter(replace(options, key=encodings["key"], value=encodings["value"]), columns)
+
+
+def _typed(encoding: Encoding, column: StructField) -> Encoding:
+    """The encoding of a column.  Raises OptionError for a type that it can't write."""
+    from sparkcohort.runtime.values.encodings import for_column  # noqa: PLC0415  most writes have none
+
+    nullable = StructType([column]).toNullable().fields[0].dataType
+    return for_column(encoding, column_type(nullable), column.dataType.jsonValue())
 
 
 def _check_allowed(kafka_names: Iterable[str]) -> None:

@@ -61,7 +61,8 @@ class RowWriter:
             with borrowed_producer(self.options.producer) as producer:
                 for batch in batches:
                     if batch.num_rows:
-                        producer.write(producer_rows(batch, self.columns, self.options.topic))
+                        encodings = self.options.key, self.options.value
+                        producer.write(producer_rows(batch, self.columns, self.options.topic, encodings))
                 return WrittenRows(producer.flush(), time.monotonic() - began)
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set

@@ -121,6 +121,7 @@ def reasons(kind: Format) -> tuple[str, ...]:
 ANY_INDEX: Final = "any"
 OF_STRUCTS: Final = (
     "schema", "message", "message.index", "timezone", "mode", "corrupt.column", "error.column", "subject", "schema.version",
+    "schema.registration",
 )  # fmt: skip
 """The options that only formats of structs have."""
 UTC: Final = "UTC"

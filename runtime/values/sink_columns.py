@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
@@ -22,11 +22,13 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 """Spark's types of each column, by its name, in the order in which Spark's sink checks them."""
 
 
-def sink_columns(schema: Sequence[tuple[str, str]], *, has_topic: bool) -> dict[str, int]:
+def sink_columns(
+    schema: Sequence[tuple[str, str]], *, has_topic: bool, structs: Collection[str] = ()
+) -> dict[str, int]:
     """The place of each column that is written, of a schema's names and types; all others are ignored.
 
-    ``has_topic``: the option topic is set, so that a column of this name counts for nothing.  Raises OptionError in Spark's words,
-    with what to do.
+    ``has_topic``: the option topic is set, so that a column of this name counts for nothing.  ``structs``: the columns with a format
+    of structs.  Raises OptionError in Spark's words, with what to do.
     """
     columns: dict[str, int] = {}
     for name, types in TYPES.items():
@@ -34,7 +36,7 @@ def sink_columns(schema: Sequence[tuple[str, str]], *, has_topic: bool) -> dict[
             continue
         place = _place(name, [column for column, _ in schema])
         if place is not None:
-            _check_type(name, schema[place][1], types)
+            _check_type(name, schema[place][1], ("struct",) if name in structs else types)
             columns[name] = place
         elif name == "topic":
             raise OptionError(
@@ -57,7 +59,8 @@ def _place(name: str, columns: Sequence[str]) -> int | None:
 
 def _check_type(name: str, kind: str, types: Sequence[str]) -> None:
     """Raises OptionError for a type that the column can't have; names of fields are compared without regard to case."""
-    if kind.lower() in types:
+    is_nested = kind.startswith(("struct", "array", "map"))
+    if kind.lower() in types or (types == ("struct",) and kind.startswith("struct<")):
         return
     remedy = {
         "partition": "cast it to int, or drop it",
@@ -65,10 +68,12 @@ def _check_type(name: str, kind: str, types: Sequence[str]) -> None:
         "timestamp": "cast it to timestamp, or drop it, for the time of writing",
     }
     cast = (
-        "encode it with to_json(...), or cast it"
-        if kind.startswith(("struct", "array", "map"))
+        f"set {name}.format to json, avro or protobuf for a struct, or encode it with to_json(...)"
+        if is_nested
         else "cast it to string"
     )
+    if types == ("struct",):
+        cast = f"build it with struct(...), or leave {name}.format out for what is encoded already"
     raise OptionError(
         f"{name} attribute unsupported type {kind}. {name} must be a(n) {' or '.join(types)}: {remedy.get(name, cast)}"
     )

@@ -20,7 +20,7 @@ from tests.kit.writes import stored
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 AT_MS: Final = int(time.time() * 1000) - 60_000
-HEADERS: Final[list[tuple[str, bytes | None]]] = [("trace", b"1"), ("trace", None)]
+HEADERS: Final[list[tuple[str, str | bytes | None]]] = [("trace", b"1"), ("trace", None)]
 RECORDS: Final = 10
 BAD: Final = {(0, 2): b'{"id": "secret', (1, 4): b'["secret"]'}
 REASONS: Final = {(0, 2): "syntax", (1, 4): "not_object"}

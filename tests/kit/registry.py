@@ -1,6 +1,6 @@
 """A schema registry over HTTP: the documented REST calls, kept in memory, with faults to switch on.
 
-``POST /subjects/S/versions``, ``GET /subjects``, ``GET /subjects/S/versions[/N|latest]``, ``GET /schemas/ids/N``, ``GET /schemas/guids/G``,
+``POST /subjects/S[/versions]``, ``GET /subjects``, ``GET /subjects/S/versions[/N|latest]``, ``GET /schemas/ids/N``, ``GET /schemas/guids/G``,
 with references, basic and bearer authentication, TLS, and the error codes 40401 (subject), 40402 (version), 40403 (schema).
 """
 
@@ -70,6 +70,8 @@ class Registry:
             references = given.get("references", [])
             number = self.register(unquote(found[1]), given["schema"], given.get("schemaType", "AVRO"), references)
             return 200, {"id": number, "guid": guid(number), **self._shown(number)}
+        if method == "POST" and (found := re.fullmatch(r"/subjects/([^/]+)", path)):
+            return self._looked_up(unquote(found[1]), json.loads(body))
         if method == "GET" and path == "/subjects":
             return 200, sorted(self._subjects)
         if method == "GET" and (found := re.fullmatch(r"/schemas/ids/(\d+)", path)):
@@ -98,6 +100,15 @@ class Registry:
             return _missing(40402)
         number = numbers[place - 1]
         return 200, {"subject": subject, "version": place, "id": number, **self._shown(number)}
+
+    def _looked_up(self, subject: str, given: dict[str, Any]) -> tuple[int, Any]:
+        if (numbers := self._subjects.get(subject)) is None:
+            return _missing(40401)
+        entry = {"schemaType": "AVRO", "references": [], **given}
+        places = [place for place, number in enumerate(numbers) if self._schemas[number - 1] == entry]
+        if not places:
+            return _missing(40403)
+        return 200, {"subject": subject, "version": places[0] + 1, "id": numbers[places[0]]}
 
 
 def guid(schema_id: int) -> str:

@@ -46,6 +46,24 @@ class SparkAvro(JavaProgram):
             raise ValueError(answer)
         return json.loads(answer)
 
+    def to_json(self, record: bytes) -> bytes | None:
+        """What ``to_json`` makes of the columns that ``from_json`` reads in a record."""
+        answer = self.ask(f"tojson {record.hex()}")
+        if answer.startswith("no "):
+            raise ValueError(answer)
+        return None if answer == "null" else bytes.fromhex(answer)
+
+    def to_avro(self, record: bytes, schema: str) -> bytes:
+        """What ``to_avro`` makes of them, by a schema."""
+        answer = self.ask(f"toavro {record.hex()}\t{schema}")
+        if answer.startswith("no "):
+            raise ValueError(answer)
+        return bytes.fromhex(answer)
+
+    def avro_type(self, ddl: str) -> Any:
+        """The schema that ``to_avro`` has for these columns."""
+        return json.loads(self.ask(f"avrotype {ddl}"))
+
 
 def shown(value: Any, kind: ColumnType) -> Any:
     """A value as SparkAvro.java shows it: numbers by their bits, texts and bytes in hex, a map as its keys and values."""

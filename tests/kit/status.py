@@ -19,6 +19,15 @@ IN_FLIGHT = {
 }
 
 
+WRITES = {
+    "topics": {"bills": {"rows": 700, "bytes": 42_000, "batches": 12, "retries": 1}},
+    "waited_s": 1.5,
+    "tasks_s": 9.0,
+    "failed_batches": 0,
+    "last": {"waited_s": 0.1, "tasks_s": 0.5},
+}
+
+
 def a_status(**changes: Any) -> dict[str, Any]:
     """The status, with top-level keys replaced."""
     totals = RebalanceTotals()
@@ -68,13 +77,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
             }
         },
         "query": {"id": "q1", "name": "bills", "offsets_behind_latest": {"min": 0, "max": 50, "avg": 16.5}},
-        "writes": {
-            "topics": {"bills": {"rows": 700, "bytes": 42_000, "batches": 12, "retries": 1}},
-            "waited_s": 1.5,
-            "tasks_s": 9.0,
-            "failed_batches": 0,
-            "last": {"waited_s": 0.1, "tasks_s": 0.5},
-        },
+        "writes": WRITES,
         **_delivered(),
         "now": 1_795_000_100.0,
         "flow": {"in": 120.0, "out": 80.0, "samples": [[1_795_000_099.0, 120.0, 80.0, 50, 7.5]]},

@@ -143,7 +143,7 @@ def nearest_option(key: str, *, writes: bool = False) -> str:
     if (kafkas := ROWS.get(key)) is not None:
         refusal = f", where it is not supported: {kafkas.reason}" if kafkas.fate is Fate.REFUSED else ""
         return f"; Kafka's own settings are written with the prefix: kafka.{key}{refusal}"
-    if f"value.{key}" in BY_KEY and not writes:
+    if (of_values := BY_KEY.get(f"value.{key}")) and (of_values.writes or not writes):
         return f"; did you mean value.{key}, or key.{key}?"
     possible = [name for name, option in BY_KEY.items() if option.writes or not writes]
     near = difflib.get_close_matches(key, possible, n=1, cutoff=0.6)

@@ -10,7 +10,8 @@ from sparkcohort.runtime.shell.options.disallowed import kafka_names
 from sparkcohort.runtime.shell.options.parse import is_topic_name, nearest_option
 from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
 from sparkcohort.runtime.shell.options.sink_options import SinkOptions
-from sparkcohort.runtime.shell.options.table import BY_KEY
+from sparkcohort.runtime.shell.options.table import BY_KEY, FAMILIES
+from sparkcohort.runtime.shell.options.value_options import idle_registry, read_encodings
 from sparkcohort.runtime.shell.options.values import Values
 
 # DataStreamWriter hands its own options on to the sink.
@@ -36,17 +37,28 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     java = {key.removeprefix("kafka."): text for key, text in texts.items() if key.startswith("kafka.")}
     java["bootstrap.servers"] = value.read(BY_KEY["kafka.bootstrap.servers"])
     java.setdefault("client.id", "cohort")
-    return SinkOptions(topic=topic, producer=ProducerSettings.parse(java), kafka_names=kafka_names(texts))
+    key_encoding, value_encoding = read_encodings(value, texts)
+    return SinkOptions(
+        topic=topic,
+        key=key_encoding,
+        value=value_encoding,
+        producer=ProducerSettings.parse(java),
+        kafka_names=kafka_names(texts),
+        warnings=tuple(idle_registry(texts, key_encoding.records, value_encoding.records)),
+    )
 
 
 def _check_option(name: str, texts: Mapping[str, str]) -> None:
     """Raises OptionError for an option that no write takes."""
     key = name.lower()
     option = BY_KEY.get(key)
-    if key not in texts or (option is None and key.startswith("kafka.")) or (option is not None and option.writes):
+    is_of_family = option is None and key.startswith(("kafka.", *FAMILIES))
+    if key not in texts or is_of_family or (option is not None and option.writes):
         return
     if option is None:
         raise OptionError(f"option {name} is unknown{nearest_option(key, writes=True)}")
     if option.status == "refused":
         raise OptionError(f"option {option.name} is not supported: {option.instead}")
-    raise OptionError(f"option {option.name} is for reads only: leave it out; a write takes topic and kafka.*")
+    raise OptionError(
+        f"option {option.name} is for reads only: leave it out; docs/options.md says which options a write takes"
+    )

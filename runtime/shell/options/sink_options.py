@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sparkcohort.runtime.shell.options.declaration import option
 from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
+from sparkcohort.runtime.values.encodings import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +23,11 @@ class SinkOptions:
         reads="none",
         writes=True,
         example="billed",
-        heading="Where a write goes: it takes topic, includeHeaders and kafka.*",
+        heading="Where a write goes: it takes topic, includeHeaders, kafka.*, and of what is made of values what says so",
         instead="subscribe names the topics to read",
     )
+    key: Encoding
+    value: Encoding
     producer: ProducerSettings
     kafka_names: tuple[str, ...] = ()  # of Kafka's settings among the options, as they were written, in lower case
+    warnings: tuple[str, ...] = ()

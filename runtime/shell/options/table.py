@@ -36,22 +36,25 @@ _VALUES = (
     Option(
         "value.format",
         "choice",
-        "what the column is: binary; string, as CAST(value AS STRING); json, avro and protobuf, a struct",
+        "what the column is: binary; string, as CAST(value AS STRING); json, avro and protobuf, a struct; a write makes records of it",
         default="binary",
         choices=("binary", "string", "json", "avro", "protobuf"),
         heading="What is made of values; the same options exist for keys: key.format and so on",
+        writes=True,
     ),
     Option(
         "value.schema",
         "string",
-        "DDL for json, the schema's text or file for avro, the file of a descriptor set for protobuf, or its bytes in base64",
+        "DDL for json (reads only), the schema's text or file for avro, the file of a descriptor set for protobuf, or its bytes in base64",
         example="id BIGINT, at TIMESTAMP",
+        writes=True,
     ),
     Option(
         "value.message",
         "string",
         "protobuf: the message's name in the descriptor set",
         example="flights.Flight",
+        writes=True,
     ),
     Option(
         "value.message.index",
@@ -64,8 +67,10 @@ _VALUES = (
     Option(
         "value.timezone",
         "string",
-        "json: where a TIMESTAMP without a zone is from: Europe/Berlin, +05:30; default: UTC, if that is the session's",
+        "json: where a TIMESTAMP without a zone is from: Europe/Berlin, +05:30; default: UTC, if that is the session's; of a write: the zone that "
+        "each is written in; default: the session's",
         example="Europe/Berlin",
+        writes=True,
     ),
     Option(
         "value.mode",
@@ -91,12 +96,24 @@ _VALUES = (
         "string",
         "the subject in the schema registry; default: the topic's for values, or for keys",
         example="flights-value",
+        writes=True,
     ),
     Option(
         "value.schema.version",
         "string",
-        "the version of the subject that records are read with: a number; default: the latest one",
+        "the version of the subject that records are read with, or written with by lookup: a number; default: the latest one",
         example="3",
+        writes=True,
+    ),
+    Option(
+        "value.schema.registration",
+        "choice",
+        "of a write: register the schema in the registry, or lookup: with value.schema its id, without it the subject's version for avro",
+        default="register",
+        choices=("register", "lookup"),
+        reads="none",
+        writes=True,
+        instead="a read registers nothing",
     ),
 )
 
@@ -118,6 +135,7 @@ _REGISTRY = (
         "the schema registry: records have the frame of Confluent's serializers, and avro's schema comes from there (needs sparkcohort[registry]) unless value.schema gives it",
         example="https://registry.example.org:8081",
         heading="The schema registry",
+        writes=True,
     ),
     Option(
         "schema.registry.timeout.ms",
@@ -126,6 +144,7 @@ _REGISTRY = (
         default="30000",
         minimum=1,
         maximum=3_600_000,
+        writes=True,
     ),
     Option(
         "schema.registry.*",
@@ -134,6 +153,7 @@ _REGISTRY = (
         "bearer.auth.logical.cluster, bearer.auth.identity.pool.id, ssl.ca.location, ssl.certificate.location, ssl.key.location (PEM files), "
         "ssl.key.password, proxy",
         example="basic.auth.user.info=billing:change-me",
+        writes=True,
     ),
 )
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.values import Values
+from sparkcohort.runtime.values.encodings import LOOKUP, Encoding
 from sparkcohort.runtime.values.formats import ANY_INDEX, OF_STRUCTS, Decoding, Format, Mode, decoding
 
 REGISTRY: Final = "schema.registry."
@@ -20,7 +21,7 @@ _OPENS_TEXT: Final = ("{", "[", '"')
 
 def read_decodings(value: Values, texts: Mapping[str, str]) -> tuple[Decoding, Decoding]:
     """The decodings of keys and of values.  Raises OptionError."""
-    registry = tuple((key, text) for key, text in sorted(texts.items()) if key.startswith(REGISTRY))
+    registry = _registry(texts)
     key, records = _decoding(value, "key", registry), _decoding(value, "value", registry)
     topic = value.text(DEAD_LETTER_TOPIC)
     if topic and not (key.of_structs or records.of_structs):
@@ -40,6 +41,16 @@ def _with_dead_letters(part: str, decoding: Decoding, topic: str) -> Decoding:
     return decoding._replace(dead_letter_topic=topic) if decoding.of_structs else decoding
 
 
+def read_encodings(value: Values, texts: Mapping[str, str]) -> tuple[Encoding, Encoding]:
+    """The encodings of keys and of values, before their columns are known.  Raises OptionError."""
+    registry = _registry(texts)
+    return _encoding(value, "key", registry), _encoding(value, "value", registry)
+
+
+def _registry(texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, text) for key, text in sorted(texts.items()) if key.startswith(REGISTRY))
+
+
 def idle_registry(texts: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:
     """A warning where no format uses the named registry; no error, since several queries may share the options."""
     if f"{REGISTRY}url" not in texts or key.registry or value.registry:
@@ -49,19 +60,9 @@ def idle_registry(texts: Mapping[str, str], key: Decoding, value: Decoding) -> l
 
 
 def _decoding(value: Values, part: str, registry: tuple[tuple[str, str], ...]) -> Decoding:
-    texts = {name: value.text(f"{part}.{name}") for name in OF_STRUCTS if value.has_value(f"{part}.{name}")}
-    if texts.pop("mode", "") and (mode := value.choice(f"{part}.mode")) != Mode.PERMISSIVE:
-        texts["mode"] = mode
-    if texts.pop("message.index", "") and (index := value.choice(f"{part}.message.index")) == ANY_INDEX:
-        texts["message.index"] = index
-    kind = value.choice(f"{part}.format")
-    if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
-        texts["schema"] = _text_of(f"{part}.schema", texts["schema"])
-    if kind == Format.PROTOBUF and "schema" in texts:
-        texts["schema"] = _descriptor_set(f"{part}.schema", texts["schema"])
-    parsed = decoding(part, {**texts, "format": kind})
+    parsed, texts = _parsed(value, part)
     if parsed.format is not Format.AVRO:
-        _check_unused(part, kind, texts)
+        _check_unused(part, parsed.format, texts)
         return parsed._replace(registry=registry) if parsed.format is Format.PROTOBUF else parsed
     if not registry and not parsed.schema:
         raise OptionError(
@@ -73,8 +74,43 @@ def _decoding(value: Values, part: str, registry: tuple[tuple[str, str], ...]) -
     return parsed._replace(registry=registry)
 
 
+def _encoding(value: Values, part: str, registry: tuple[tuple[str, str], ...]) -> Encoding:
+    parsed, texts = _parsed(value, part)
+    lookup = value.choice(f"{part}.schema.registration") == LOOKUP
+    if parsed.format is Format.JSON and "schema" in texts:
+        raise OptionError(
+            f"option {part}.schema has no effect on a write of json, which has the column's fields: leave it out"
+        )
+    if parsed.format not in (Format.AVRO, Format.PROTOBUF):
+        _check_unused(part, parsed.format, texts)
+        return Encoding(part, parsed)
+    if not registry:
+        _check_unused(part, f"{parsed.format} without schema.registry.url", texts)
+    elif "schema.version" in texts and (parsed.schema or not lookup):
+        raise OptionError(
+            f"option {part}.schema.version has no effect on this write: set {part}.schema.registration to lookup and leave "
+            f"{part}.schema out, or leave {part}.schema.version out"
+        )
+    return Encoding(part, parsed._replace(registry=registry), lookup)
+
+
+def _parsed(value: Values, part: str) -> tuple[Decoding, dict[str, str]]:
+    """What the options say of one format, and the options' texts."""
+    texts = {name: value.text(f"{part}.{name}") for name in OF_STRUCTS if value.has_value(f"{part}.{name}")}
+    if texts.pop("mode", "") and (mode := value.choice(f"{part}.mode")) != Mode.PERMISSIVE:
+        texts["mode"] = mode
+    if texts.pop("message.index", "") and (index := value.choice(f"{part}.message.index")) == ANY_INDEX:
+        texts["message.index"] = index
+    kind = value.choice(f"{part}.format")
+    if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
+        texts["schema"] = _text_of(f"{part}.schema", texts["schema"])
+    if kind == Format.PROTOBUF and "schema" in texts:
+        texts["schema"] = _descriptor_set(f"{part}.schema", texts["schema"])
+    return decoding(part, {**texts, "format": kind}), texts
+
+
 def _check_unused(part: str, kind: str, texts: Mapping[str, str]) -> None:
-    for name in ("subject", "schema.version"):
+    for name in ("subject", "schema.version", "schema.registration"):
         if name in texts:
             raise OptionError(f"option {part}.{name} has no effect with {part}.format={kind}: leave it out")
 

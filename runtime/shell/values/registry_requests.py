@@ -43,7 +43,7 @@ class RegistryStatusError(Exception):
 
 
 class RegistryRequests:
-    """GET requests to the addresses of a registry, in order until one answers.  For any thread without an event loop."""
+    """Requests to the addresses of a registry, in order until one answers.  For any thread without an event loop."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         """Reads certificates, sends nothing.  Raises OptionError without the HTTP client, OSError or ValueError for bad files."""
@@ -68,17 +68,17 @@ class RegistryRequests:
         )
         self._client()  # raises ValueError for a proxy or a header that can't be
 
-    def get(self, path: str) -> Any:
-        """The JSON at ``path``.  Raises RegistryStatusError, TooLargeError, RefusedConnectionError, and the HTTP client's errors."""
-        return asyncio.run(self._first_answer(path))
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON at ``path``, or the answer to a ``body`` that is sent there.  Raises RegistryStatusError, TooLargeError, RefusedConnectionError, and the HTTP client's errors."""
+        return asyncio.run(self._first_answer(path, body))
 
-    async def _first_answer(self, path: str) -> Any:
+    async def _first_answer(self, path: str, body: Mapping[str, Any] | None) -> Any:
         last: Exception = ValueError("no address")
         for url in self._urls:
             try:
                 # The HTTP client's own timeout is for one read: a registry that sends slowly would never reach it.
                 async with asyncio.timeout(self._limit_s):
-                    return await self._answer(f"{url}/{path}")
+                    return await self._answer(f"{url}/{path}", body)
             except Exception as error:  # after any other error the next address may answer
                 if isinstance(error, TooLargeError) or (
                     isinstance(error, RegistryStatusError) and not error.is_transient
@@ -87,16 +87,17 @@ class RegistryRequests:
                 last = RefusedConnectionError(str(error)) if isinstance(error, self._http.ConnectError) else error
         raise last
 
-    async def _answer(self, url: str) -> Any:
-        async with self._client() as client, client.stream("GET", url) as response:
-            body = bytearray()
+    async def _answer(self, url: str, body: Mapping[str, Any] | None) -> Any:
+        method = "GET" if body is None else "POST"
+        async with self._client() as client, client.stream(method, url, json=body) as response:
+            answer = bytearray()
             async for part in response.aiter_raw():
-                body += part
-                if len(body) > MOST_BYTES:
+                answer += part
+                if len(answer) > MOST_BYTES:
                     raise TooLargeError
         if response.is_success:
-            return _read_json(body)
-        raise _status_error(response.status_code, bytes(body))
+            return _read_json(answer)
+        raise _status_error(response.status_code, bytes(answer))
 
 
 def _read_json(body: bytes | bytearray) -> Any:

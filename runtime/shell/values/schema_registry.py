@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -89,6 +90,27 @@ class SchemaRegistry:
         number, schema_id = (self._field(answer, name, int) for name in ("version", "id"))
         return ReaderSchema(subject, number, schema_id, self._whole(answer))
 
+    def schema_id(
+        self, subject: str, schema: RegisteredText, references: Sequence[tuple[str, int]] = (), *, register: bool
+    ) -> int:
+        """The id of a schema that is registered under the subject, or is now.  Raises RegistryError.
+
+        ``references``: the names of what it imports, each its own subject, with their versions.
+        """
+        return self._field(self._post(subject, schema, references, "/versions" if register else ""), "id", int)
+
+    def schema_version(self, subject: str, schema: RegisteredText, references: Sequence[tuple[str, int]] = ()) -> int:
+        """The version that a registered schema is of its subject.  Raises RegistryError."""
+        return self._field(self._post(subject, schema, references, ""), "version", int)
+
+    def _post(self, subject: str, schema: RegisteredText, references: Sequence[tuple[str, int]], action: str) -> Any:
+        body: dict[str, Any] = {"schema": schema.text}
+        if schema.kind != "AVRO":  # old registries know no other one, and not the field
+            body["schemaType"] = schema.kind
+        if references:
+            body["references"] = [{"name": name, "subject": name, "version": number} for name, number in references]
+        return self._ask(f"schema for subject {subject!r}", f"{_subject_path(subject)}{action}", body=body)
+
     def _whole(self, schema: Any) -> RegisteredText:
         texts: dict[tuple[str, int], str] = {}
         self._follow(schema, texts, ())
@@ -127,12 +149,14 @@ class SchemaRegistry:
             )
         return value
 
-    def _ask(self, subject: str, path: str, connect_s: float | None = None) -> Any:
+    def _ask(
+        self, subject: str, path: str, connect_s: float | None = None, body: Mapping[str, Any] | None = None
+    ) -> Any:
         """An answer; failed requests are repeated until ``timeout_s``, refused connections until ``connect_s``, if given."""
         begin, pause, timeout_s = time.monotonic(), FIRST_PAUSE, self.settings.timeout
         while True:
             try:
-                return self._requests.get(path)
+                return self._requests.ask(path, body)
             except Exception as error:  # noqa: BLE001 - statuses, errors of the HTTP client, and those of odd answers
                 self._judge(error, subject)
                 is_refused = isinstance(error, RefusedConnectionError)
@@ -177,5 +201,9 @@ def _version_words(subject: str, version: str | int) -> str:
 
 
 def _version_path(subject: str, version: str | int) -> str:
+    return f"{_subject_path(subject)}/versions/{version}"
+
+
+def _subject_path(subject: str) -> str:
     # JSON can have half a character, which no address has.
-    return f"subjects/{quote(subject, safe='', errors='replace')}/versions/{version}"
+    return f"subjects/{quote(subject, safe='', errors='replace')}"

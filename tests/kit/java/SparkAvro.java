@@ -1,13 +1,19 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.util.HexFormat;
 import org.apache.avro.Schema;
 import org.apache.avro.generic.GenericDatumReader;
+import org.apache.avro.generic.GenericDatumWriter;
+import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.DecoderFactory;
+import org.apache.avro.io.EncoderFactory;
 import org.apache.spark.sql.avro.AvroDeserializer;
+import org.apache.spark.sql.avro.AvroSerializer;
 import org.apache.spark.sql.avro.SchemaConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator;
+import org.apache.spark.sql.catalyst.expressions.json.StructsToJsonEvaluator;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.ArrayType;
@@ -18,6 +24,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
+import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 
 /**
@@ -25,7 +32,8 @@ import scala.collection.immutable.Map$;
  *
  * <p>Lines: "type SCHEMA", answered with Spark's type; "schemas WRITER\tREADER", answered with "ok" or "no"; "record HEX",
  * answered with the value in JSON-like text, or "bad".  And from_json: "columns DDL", answered with "ok"; "zone NAME" (of the session); "json HEX",
- * answered with the value.
+ * answered with the value.  And back, of a row that from_json has made: "tojson HEX" and "toavro HEX\tSCHEMA", answered with the record in hex;
+ * "avrotype DDL", answered with the schema that to_avro has without one.
  */
 public final class SparkAvro {
   private static GenericDatumReader<Object> reader;
@@ -42,7 +50,7 @@ public final class SparkAvro {
     return new Schema.Parser().setValidateDefaults(false).parse(text);
   }
 
-  private static String answer(String line) {
+  private static String answer(String line) throws java.io.IOException {
     int space = line.indexOf(' ');
     String rest = line.substring(space + 1);
     switch (line.substring(0, space)) {
@@ -62,6 +70,16 @@ public final class SparkAvro {
       case "zone":
         zone = rest;
         return "ok";
+      case "avrotype":
+        return SchemaConverters.toAvroType(StructType.fromDDL(rest), false, "topLevelRecord", "").toString();
+      case "tojson":
+        Object columns = fromJson.evaluate(UTF8String.fromBytes(HexFormat.of().parseHex(rest)));
+        Map<String, String> none = Map$.MODULE$.empty();
+        Object text = new StructsToJsonEvaluator(none, type, Option.apply(zone)).evaluate(columns);
+        return text == null ? "null" : HexFormat.of().formatHex(((UTF8String) text).getBytes());
+      case "toavro":
+        String[] parts = rest.split("\t");
+        return written(HexFormat.of().parseHex(parts[0]), parse(parts[1]));
       case "json":
         StringBuilder out = new StringBuilder();
         show(out, fromJson.evaluate(UTF8String.fromBytes(HexFormat.of().parseHex(rest))), type);
@@ -80,6 +98,14 @@ public final class SparkAvro {
     } catch (Exception | AssertionError | OutOfMemoryError error) { // it makes room for as many items as are promised
       return "bad " + error.getClass().getSimpleName();
     }
+  }
+
+  private static String written(byte[] json, Schema schema) throws java.io.IOException {
+    Object row = fromJson.evaluate(UTF8String.fromBytes(json));
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    BinaryEncoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
+    new GenericDatumWriter<Object>(schema).write(new AvroSerializer(type, schema, false).serialize(row), encoder);
+    return HexFormat.of().formatHex(out.toByteArray());
   }
 
   private static void show(StringBuilder out, Object value, DataType of) {

@@ -25,7 +25,7 @@ from tests.kit.waiting import wait_until
 NO_END = 2**63 - 1
 AT_MS = int(time.time() * 1000) - 60_000
 BAD_KEY = b"\xff no text"  # a key of strings is any bytes
-HEADERS: list[tuple[str, bytes | None]] = [("trace", b"1"), ("trace", None)]
+HEADERS: list[tuple[str, str | bytes | None]] = [("trace", b"1"), ("trace", None)]
 
 
 def letters_of(broker: Broker, topic: str) -> list[Message]:
@@ -36,7 +36,12 @@ def letters_of(broker: Broker, topic: str) -> list[Message]:
         client.assign([KafkaPartition(topic, 0, 0)])
         count = broker.admin.ends(topic)[0]
         found: list[Message] = []
-        wait_until(lambda: found.extend(client.consume(100, 0.1)) or len(found) >= count, 60, f"{count} dead letters")
+
+        def has_all() -> bool:
+            found.extend(client.consume(100, 0.1))
+            return len(found) >= count
+
+        wait_until(has_all, 60, f"{count} dead letters")
         return found
     finally:
         client.close()
@@ -104,7 +109,8 @@ def test_a_partition_waits_until_its_bad_records_are_written(
     assert set(found) == {(b'{"id": "secret', AT_MS + 1), (b"[]", AT_MS + 4)}
     for (_, at_ms), letter in found.items():
         assert letter.key() == BAD_KEY
-        own, added = letter.headers()[:2], dict(letter.headers()[2:])
+        headers: list[Any] = list(letter.headers() or ())
+        own, added = headers[:2], dict(headers[2:])
         assert own == HEADERS
         message = added.pop("__connect.errors.exception.message")
         assert message

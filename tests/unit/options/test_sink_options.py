@@ -59,3 +59,43 @@ def test_refusals_name_option_and_remedy() -> None:
         assert refused(topic=name).startswith("option topic=")
     assert "includeHeaders='yes' must be true or false" in refused(includeHeaders="yes")
     assert "kafka.partitioner.class is not supported" in refused(kafka__partitioner__class="org.example.Mine")
+
+
+FORMATS = {
+    "schema": ({"value__format": "json", "value__schema": "id INT"}, "has the column's fields: leave it out"),
+    "avro": (
+        {"value__format": "avro", "value__subject": "s"},
+        "value.subject has no effect with value.format=avro without",
+    ),
+    "json": ({"key__format": "json", "key__schema__registration": "lookup"}, "key.schema.registration has no effect"),
+    "binary": ({"value__timezone": "UTC"}, "value.timezone has no effect with value.format=binary"),
+    "protobuf": ({"value__format": "protobuf"}, "needs value.schema and value.message"),
+    "version": (
+        {"value__format": "avro", "value__schema__version": "3", "schema__registry__url": "http://sr:8081"},
+        "set value.schema.registration to lookup and leave value.schema out",
+    ),
+    "choice": ({"value__format": "xml"}, "value.format"),
+    "name": ({"format": "json"}, "did you mean value.format, or key.format?"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_options_of_formats_that_do_nothing(name: str) -> None:
+    """Each is refused with what to do."""
+    more, text = FORMATS[name]
+    assert text in refused(**more)
+
+
+def test_formats_of_writes() -> None:
+    """Avro needs no schema, a registry's password is in no text, and one without use gives a warning."""
+    secret = {"schema.registry.url": "http://sr:8081", "schema.registry.basic.auth.user.info": "me:hidden"}
+    options = parse_sink({**BROKERS, **secret, "value.format": "avro", "value.schema.registration": "lookup"})
+    assert (options.value.lookup, options.value.records.schema, options.key.of_structs, options.warnings) == (
+        True,
+        "",
+        False,
+        (),
+    )
+    assert "hidden" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301  our own
+    assert parse_sink({**BROKERS, **secret}).warnings[0].startswith("option schema.registry.url has no effect")

@@ -48,10 +48,21 @@ def test_refusals() -> None:
     assert refused(("key", "string")).startswith("Required attribute 'value' not found")
     struct = "struct<id:int,at:timestamp>"
     assert refused(("value", struct)) == (
-        f"value attribute unsupported type {struct}. value must be a(n) string or binary: encode it with to_json(...), or cast it"
+        f"value attribute unsupported type {struct}. value must be a(n) string or binary: set value.format to json, avro "
+        "or protobuf for a struct, or encode it with to_json(...)"
     )
     assert "partition must be a(n) int: cast it to int" in refused(value, ("partition", "bigint"))
     assert "headers must be a(n) array<struct<key:string,value:binary>>: build it" in refused(
         value, ("headers", "string")
     )
     assert "timestamp must be a(n) timestamp: cast it" in refused(value, ("timestamp", "bigint"))
+
+
+def test_a_column_with_a_format_is_a_struct() -> None:
+    """And no other one."""
+    schema = [("key", "binary"), ("value", "struct<id:int>")]
+    assert sink_columns(schema, has_topic=True, structs={"value"}) == {"key": 0, "value": 1}
+    with pytest.raises(
+        OptionError, match=r"key must be a\(n\) struct: build it with struct\(...\), or leave key\.format out"
+    ):
+        sink_columns(schema, has_topic=True, structs={"key", "value"})
