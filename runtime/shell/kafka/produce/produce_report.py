@@ -15,7 +15,7 @@ class ProduceError(CohortError):
 class ProduceReport:
     """What was acknowledged since the last flush, by topic; ``waited_s`` is the time spent waiting for brokers.
 
-    The counts are plain dicts: Java's unpickler, which reads them in ``CohortStreamingWrite``, knows no Counter.
+    The counts are plain dicts: Java's unpickler, which reads them in ``WriteTotals``, knows no Counter.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
