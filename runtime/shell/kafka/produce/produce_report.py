@@ -26,7 +26,8 @@ class ProduceReport:
 
     def acknowledge(self, topic: str, rows: int, nbytes: int) -> None:
         """Count a batch that the leader has acknowledged."""
-        self.add(ProduceReport({topic: rows}, {topic: nbytes}, {topic: 1}))
+        for counts, number in ((self.rows, rows), (self.bytes, nbytes), (self.batches, 1)):
+            counts[topic] = counts.get(topic, 0) + number
 
     def add(self, report: ProduceReport) -> None:
         """Count what another one has."""
