@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.values.python_values import (
     structs,
     with_nulls,
 )
+from sparkcohort.runtime.values.avro_defaults import varint
 from sparkcohort.runtime.values.protobuf_columns import time_type
 from sparkcohort.runtime.values.protobuf_descriptor import FieldDescriptor, FieldType, MessageDescriptor
 from sparkcohort.runtime.values.types import INTERVAL
@@ -102,15 +103,11 @@ def _single(column: pa.Array, field: FieldDescriptor, path: str) -> list[Any]:
 
 
 def frame_index(index: tuple[int, ...]) -> bytes:
-    r"""A message's place in its file, as it stands in Confluent's frame: zigzag numbers, but one zero for the first message.
+    r"""A message's place in its file, as it stands in Confluent's frame: numbers as Avro has them, but one zero for the first message.
 
     >>> frame_index((0,)), frame_index((2, 1)), frame_index((100,))
     (b'\x00', b'\x04\x04\x02', b'\x02\xc8\x01')
     """
     if index == (0,):
         return b"\0"
-    return b"".join(_varint(number << 1) for number in (len(index), *index))
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
+    return b"".join(map(varint, (len(index), *index)))
