@@ -28,7 +28,13 @@ final class WriteTotals {
   void addBatch(WriterCommitMessage[] messages) {
     Counts batch = new Counts();
     for (WriterCommitMessage message : messages) {
-      PythonSource.unpickle(PythonSource.pickled(message), written -> all.add(written) + batch.add(written));
+      PythonSource.unpickle(
+          PythonSource.pickled(message),
+          written -> {
+            all.add(written);
+            batch.add(written);
+            return written;
+          });
     }
     last = batch;
     batches++;
@@ -63,14 +69,14 @@ final class WriteTotals {
     private double waitedS;
     private double tasksS;
 
-    /** Adds what a task has written (streaming/writer.py, {@code WrittenRows}); the time that tasks took so far. */
-    double add(Map<?, ?> written) {
+    /** Adds what a task has written (streaming/writer.py, {@code WrittenRows}). */
+    void add(Map<?, ?> written) {
       Map<?, ?> report = (Map<?, ?>) written.get("report");
       for (String name : new String[] {"rows", "bytes", "batches", "retries"}) {
         ((Map<?, ?>) report.get(name)).forEach((topic, count) -> of((String) topic).merge(name, ((Number) count).longValue(), Long::sum));
       }
       waitedS += ((Number) report.get("waited_s")).doubleValue();
-      return tasksS += ((Number) written.get("task_s")).doubleValue();
+      tasksS += ((Number) written.get("task_s")).doubleValue();
     }
 
     private Map<String, Long> of(String topic) {
