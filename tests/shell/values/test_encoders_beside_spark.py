@@ -40,6 +40,11 @@ def by_value(record: bytes | None) -> bytes | None:
     return record and NUMBER.sub(lambda number: repr(float(number[0])).encode(), record)
 
 
+def without_numbers(record: bytes | None) -> bytes | None:
+    """The text around the numbers."""
+    return record and NUMBER.sub(b"#", record)
+
+
 @settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.data())
 def test_json_is_that_of_to_json(sparks: SparkAvro, data: st.DataObject) -> None:
@@ -48,7 +53,10 @@ def test_json_is_that_of_to_json(sparks: SparkAvro, data: st.DataObject) -> None
     record = data.draw(drawn.objects(kind, rare=False)).encode()
     rows, _ = JsonValues(kind).decode(pa.array([record], pa.binary()))
     sparks.columns(ddl(kind) or "_corrupt STRING")
-    assert by_value(JsonRecords("UTC").encode(rows)[0].as_py()) == by_value(sparks.to_json(record))
+    ours, theirs = JsonRecords("UTC").encode(rows)[0].as_py(), sparks.to_json(record)
+    assert without_numbers(ours) == without_numbers(theirs)
+    read, _ = JsonValues(kind).decode(pa.array([theirs], pa.binary()))
+    assert JsonRecords("UTC").encode(read)[0].as_py() == ours  # a FLOAT's digits are those of a FLOAT
 
 
 @pytest.mark.parametrize("kind", ["float", "double"])
@@ -108,6 +116,11 @@ def tree(schema: AvroSchema) -> Any:
     ]  # fmt: skip
 
 
+def _as_stored(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose values are read as they are stored: Python's dates begin with the year 1."""
+    return {name: value for name, value in schema.items() if name != "logicalType"}
+
+
 @settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.data())
 def test_avro_is_that_of_to_avro(sparks: SparkAvro, data: st.DataObject) -> None:
@@ -121,7 +134,7 @@ def test_avro_is_that_of_to_avro(sparks: SparkAvro, data: st.DataObject) -> None
         rows, _ = JsonValues(kind).decode(pa.array([record], pa.binary()))
         sparks.columns(columns)
         ours, theirs = (
-            fastavro.schemaless_reader(io.BytesIO(written), json.loads(schema), None)
+            fastavro.schemaless_reader(io.BytesIO(written), json.loads(schema, object_hook=_as_stored), None)
             for written in (*AvroRecords(schema).encode(rows), sparks.to_avro(record, schema))
         )
         assert ours == theirs  # Java's maps have no order
