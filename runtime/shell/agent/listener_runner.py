@@ -136,20 +136,18 @@ class ListenerRunner:
         self._pool.submit(in_context(self._run, call))
 
     def _overrun(self, call: _ListenerCall, waited_ms: int) -> None:
-        if self._acknowledge(call, stuck=True):
-            log.warning(
-                "listener %s: not done with %s after %d ms; the member goes on without it", self._name, call, waited_ms
-            )
+        self._acknowledge(call, stuck=True, warning=f"after {waited_ms} ms; the member goes on without it")
 
-    def _acknowledge(self, call: _ListenerCall, *, stuck: bool) -> bool:
-        """Let the member go on; whether it was waiting until now."""
+    def _acknowledge(self, call: _ListenerCall, *, stuck: bool, warning: str = "") -> None:
+        """Let the member go on if it is still waiting; why without the listener stands in the log by then."""
         with self._lock:
             first, call.is_acknowledged = not call.is_acknowledged, True
             if first or not stuck:
                 self._is_stuck = stuck
         if first:
+            if warning:
+                log.warning("listener %s: not done with %s %s", self._name, call, warning)
             call.done()
-        return first
 
     # --- the listener's thread ------------------------------------------------------------------------
 
