@@ -135,7 +135,7 @@ def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None])
     flows(ending, runs.executor)
     end(ending, runs.executor)
 
-    wait_until(lambda: not sockets(runs.executor), 30, "its socket to be gone")
+    wait_until(lambda: not sockets(runs.executor), 120, "its socket to be gone")
     flows(staying, runs.executor)
     # A few of gRPC's and of callers stay with the process, whoever was the reason for them.
     wait_until(lambda: process.num_threads() <= threads + 5, 30, "its threads to be gone")
