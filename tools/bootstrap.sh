@@ -212,8 +212,8 @@ oldest() { # what is declared, at its lower bounds; what tests need besides, as 
       .venv/bin/python -c 'import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
-print(*project["dependencies"], *extras["spark"], *extras["aws"], *extras["registry"], sep="\n")'
-      "$UV" export --quiet --frozen --only-group dev --no-hashes | grep -E '^(pytest|pytest-timeout|hypothesis|psutil|fastavro|protobuf)=='
+print(*project["dependencies"], *(each for name, extra in extras.items() for each in extra), sep="\n")'
+      "$UV" export --quiet --frozen --only-group dev --no-hashes | grep -E '^(pytest|pytest-timeout|hypothesis|psutil)=='
     } >"$CACHE/oldest.txt"
     UV_COMPILE_BYTECODE=0 "$UV" pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -r "$CACHE/oldest.txt"
     cat uv.lock pyproject.toml | cksum >.venv-oldest/.cohort-lock
