@@ -65,7 +65,7 @@ class EpochEnd(NamedTuple):
 
 
 class CoordinatorAddress(NamedTuple):
-    """Which broker coordinates a group; ``error`` is Kafka's code."""
+    """Which broker coordinates a group or a transactional id; ``error`` is Kafka's code."""
 
     error: int
     node: Node
@@ -205,14 +205,15 @@ def _epoch_end(body: Cursor) -> tuple[int, EpochEnd]:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorQuestion(BrokerQuestion[CoordinatorAddress]):
-    """Which broker coordinates this group."""
+    """Which broker coordinates this group, or this transactional id."""
 
-    group: str
+    key: str
+    is_transaction: bool = False
     name, api, version = "FindCoordinator", FIND_COORDINATOR, 3
 
     def body(self) -> bytes:
         """FindCoordinatorRequest v3."""
-        return compact_string(self.group) + _BYTE.pack(0) + NO_TAGS
+        return compact_string(self.key) + _BYTE.pack(self.is_transaction) + NO_TAGS
 
     def read(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> CoordinatorAddress:
         """FindCoordinatorResponse v3."""

@@ -62,13 +62,16 @@ class ProduceAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdQuestion(BrokerQuestion[tuple[int, ProducerId]]):
-    """A new producer id, for a producer without transactions: Kafka's error, and the id."""
+    """A producer id: Kafka's error, and the id; of a transactional id its next epoch, which fences the ones before."""
 
+    transactional_id: str = ""  # none
+    timeout_ms: int = 2**31 - 1  # ``transaction.timeout.ms``
     name, api, version = "InitProducerId", INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION
 
     def body(self) -> bytes:
         """InitProducerIdRequest v2."""
-        return varint(0) + _INT.pack(2**31 - 1) + NO_TAGS
+        own = compact_string(self.transactional_id) if self.transactional_id else varint(0)
+        return own + _INT.pack(self.timeout_ms) + NO_TAGS
 
     def read(self, frame: Buffer, correlation_id: int) -> tuple[int, ProducerId]:
         """InitProducerIdResponse v2."""
@@ -83,6 +86,7 @@ def produce_request(
     acks: int,
     timeout_ms: int,
     batches: Mapping[TopicPartition, Buffer],
+    transactional_id: str = "",
 ) -> list[Buffer]:
     """The whole request, in pieces: the batches are not copied."""
     flexible = is_flexible(PRODUCE, version)
@@ -91,7 +95,8 @@ def produce_request(
         by_topic.setdefault(topic, []).append((number, batch))
     tags = NO_TAGS if flexible else b""
     no_transaction = varint(0) if flexible else _SHORT.pack(-1)
-    pieces: list[Buffer] = [no_transaction + _HEAD.pack(acks, timeout_ms) + _count(len(by_topic), flexible)]
+    transaction = compact_string(transactional_id, flexible=flexible) if transactional_id else no_transaction
+    pieces: list[Buffer] = [transaction + _HEAD.pack(acks, timeout_ms) + _count(len(by_topic), flexible)]
     pending = b""  # what comes in front of the next batch
     for topic, entries in by_topic.items():
         pending += compact_string(topic, flexible=flexible) + _count(len(entries), flexible)

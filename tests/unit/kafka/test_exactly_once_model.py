@@ -1,0 +1,43 @@
+"""Model check: what two drivers of one sink, their tasks and Kafka's transactions can come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.model.exactly_once import Explorer
+
+
+def test_two_drivers_and_one_attempt_of_each_task() -> None:
+    """Every order of every step of one batch, either driver frozen or dead at any of them."""
+    explorer = Explorer(batches=1, retries=False, time_outs=0)
+    assert explorer.explore() > 50_000
+    assert {"ended", "TIMED_OUT", "OVERTAKEN"} <= explorer.ends
+
+
+@pytest.mark.thorough("all states with a time-out, and of two batches")
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize(
+    ("setting", "least"),
+    [
+        ({"batches": 1, "retries": False, "time_outs": 1}, 200_000),
+        ({"batches": 2, "retries": False, "time_outs": 0}, 150_000),
+    ],
+    ids=["a time-out", "two batches"],
+)
+def test_all_states(setting: dict[str, Any], least: int) -> None:
+    """To the last state."""
+    assert Explorer(**setting).explore() >= least
+
+
+CONTROLS = {"rest": 0, "run": 0, "batch": 0, "check": 1, "fenced": 0}
+"""Rules that are left out, and how many time-outs show it."""
+
+
+@pytest.mark.parametrize("rule", CONTROLS)
+def test_without_a_rule_a_law_is_broken(rule: str) -> None:
+    """An id that rests, the run and the batch that are compared, the check of open transactions, and the fence."""
+    explorer = Explorer(retries=False, broken=rule, time_outs=CONTROLS[rule])
+    with pytest.raises(AssertionError, match=r"visible|lost|decided"):
+        explorer.explore(50_000)
