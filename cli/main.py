@@ -78,6 +78,7 @@ LAZY: Final = {
     "reset-offsets": "sparkcohort.cli.reset_offsets:reset_command",
     "rules": "sparkcohort.cli.monitoring:rules_command",
     "simulate": "sparkcohort.cli.simulate.command:simulate_command",
+    "sink": "sparkcohort.cli.sink:sink_command",
 }
 """Commands that import the Kafka client or more: each is imported when it is called."""
 

@@ -102,7 +102,13 @@ class CohortSource(DataSource):
             raise OptionError(
                 "mode overwrite is not supported: nothing that is in a topic is written over; use .mode('append')"
             )
-        return CohortBatchWriter(self._row_writer(schema))
+        rows = self._row_writer(schema)
+        if rows.options.is_exactly_once and not rows.options.app_id:
+            raise OptionError(
+                "option delivery.guarantee=exactly-once of a batch write wants txn.app.id and txn.version: Spark has no other word for "
+                "which run this is, and in foreachBatch none for which batch"
+            )
+        return CohortBatchWriter(rows.with_new_run())
 
     @message_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> CohortStreamWriter:  # noqa: ARG002, N802  PySpark's signature
@@ -110,9 +116,20 @@ class CohortSource(DataSource):
 
         Raises OptionError for bad options or columns.
         """
-        from sparkcohort.streaming.writer import CohortStreamWriter  # noqa: PLC0415  likewise
+        from sparkcohort.streaming.writer import CohortStreamWriter, commits_only  # noqa: PLC0415  likewise
 
-        return CohortStreamWriter(self._row_writer(schema))
+        rows = self._row_writer(schema)
+        if rows.options.is_exactly_once:
+            if rows.options.app_id:
+                raise OptionError(
+                    "option txn.app.id is for batch writes: a stream's batches have numbers, leave it out"
+                )
+            if str(self.options.get("asyncProgressTrackingEnabled", "")).lower() == "true":
+                raise OptionError(
+                    "option asyncProgressTrackingEnabled does not go with delivery.guarantee=exactly-once: Spark would begin batches "
+                    "before it knows that those before are committed; leave one out"
+                )
+        return CohortStreamWriter(rows if commits_only() else rows.with_new_run())
 
     def _row_writer(self, schema: StructType) -> RowWriter:
         from sparkcohort.runtime.shell.options.parse_sink import parse_sink  # noqa: PLC0415  likewise

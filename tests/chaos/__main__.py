@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import click
@@ -25,6 +26,7 @@ Examples:
   python -m tests.chaos 5 --only agent-killed,broker-frozen
   python -m tests.chaos 60 --kill-nobody                processes live long enough to show whether they grow
   python -m tests.chaos 120 --output json               the result for a program
+  python -m tests.chaos 20 --sink                       from topic to topic, exactly once
 
 \b
 Kinds of faults: {", ".join(BY_NAME)}
@@ -55,6 +57,7 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
 @click.option("--seed", type=int, help="Draws the faults; a new one each time.")
 @click.option("--only", default="", metavar="KINDS", help="Kinds of faults, separated by commas; all of them.")
 @click.option("--kill-nobody", is_flag=True, help="Only faults by which no process of ours ends: what grows shows.")
+@click.option("--sink", "exactly_once", is_flag=True, help="The query writes to a topic, exactly once.")
 @click.option("--draw", "only_draw", is_flag=True, help="Print the faults and end.")
 @click.option(
     "--keep",
@@ -63,7 +66,14 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
 )
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(
-    minutes: float, seed: int | None, only: str, kill_nobody: bool, only_draw: bool, keep: Path | None, output: str
+    minutes: float,
+    seed: int | None,
+    only: str,
+    kill_nobody: bool,
+    exactly_once: bool,
+    only_draw: bool,
+    keep: Path | None,
+    output: str,
 ) -> None:
     """Hurt a query on a real cluster for MINUTES, and say what became of its records."""
     names = [name.strip() for name in only.split(",") if name.strip()]
@@ -84,17 +94,18 @@ def main(
         firewall.enter()
     except OSError as error:
         raise click.ClickException(str(error)) from None
-    sys.exit(_run(faults, seed, minutes, keep, output))
+    sys.exit(_run(faults, seed, minutes, keep, output, exactly_once=exactly_once))
 
 
-def _run(faults: list[Fault], seed: int, minutes: float, keep: Path | None, output: str) -> int:
+def _run(faults: list[Fault], seed: int, minutes: float, keep: Path | None, output: str, *, exactly_once: bool) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing that was started stays
     folder = keep or Path(tempfile.mkdtemp(prefix="cohort-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     click.echo(f"seed {seed}, {minutes:g} minutes, {len(faults)} faults", err=True)
     well = False
     try:
-        outcome = Campaign(folder, faults, minutes * 60, lambda line: click.echo(line, err=True)).run()
+        say = partial(click.echo, err=True)
+        outcome = Campaign(folder, faults, minutes * 60, say, exactly_once=exactly_once).run()
         well = outcome.well
     except AssertionError as error:
         click.echo(f"seed {seed}: {error}", err=True)

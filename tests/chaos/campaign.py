@@ -6,12 +6,15 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
+from sparkcohort.runtime.shell.options.parse_sink import parse_sink
 from tests.chaos.endings import Excuses
 from tests.chaos.faults import Scene, at_work
 from tests.chaos.judge import Evidence, Verdict, judge, standstills
@@ -22,7 +25,7 @@ from tests.kit import delivery
 from tests.kit.broker import Cluster
 from tests.kit.produce import Steady
 
-TOPIC: Final = "orders"
+TOPIC, COPY = "orders", "billed"
 PARTITIONS: Final = 12
 RATE: Final = 600
 AFTER_S: Final = 30.0
@@ -35,6 +38,8 @@ NEVER_GIVES_UP: Final[dict[str, str | int | bool]] = {
 }
 PROPERTIES: Final = {
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
     "replica.lag.time.max.ms": "5000",
@@ -66,7 +71,17 @@ class Outcome:
 class Campaign:
     """A cluster, a query and a schedule."""
 
-    def __init__(self, folder: Path, faults: Sequence[Fault], length_s: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        faults: Sequence[Fault],
+        length_s: float,
+        say: Callable[[str], None],
+        *,
+        exactly_once: bool = False,
+    ) -> None:
+        """``exactly_once``: the query writes to ``COPY``; else its sink is idempotent by batch."""
+        self._exactly_once = exactly_once
         self._folder, self._faults, self._length_s, self._say = folder, faults, length_s, say
         self._began = 0.0
         self._at_work: dict[int, tuple[Fault, float, Any]] = {}  # until when
@@ -77,8 +92,11 @@ class Campaign:
         """Run it to its verdict.  Raises AssertionError where the query does not read on when all is healed."""
         with Cluster(BROKERS, replicated=True, properties=PROPERTIES, heap_mb=400) as cluster:
             everywhere = [[1 + (number + more) % BROKERS for more in range(BROKERS)] for number in range(PARTITIONS)]
-            cluster.admin.create_topic(TOPIC, assignment=everywhere)
-            query = QueryUnderTest(self._folder, self._options(cluster), self._is_excused, self._tell)
+            for topic in (TOPIC, COPY) if self._exactly_once else (TOPIC,):
+                cluster.admin.create_topic(topic, assignment=everywhere)
+            query = QueryUnderTest(
+                self._folder, self._options(cluster), self._is_excused, self._tell, self._sink(cluster)
+            )
             watch = Watch(query, lambda: _named(cluster.admin.committed(TOPIC)))
             producing = Steady(cluster.bootstrap, TOPIC, partitions=PARTITIONS, rate=RATE, conf=NEVER_GIVES_UP)
             try:
@@ -105,6 +123,12 @@ class Campaign:
             "kafka.session.timeout.ms": "10000",
             "kafka.default.api.timeout.ms": "60000",
         }
+
+    def _sink(self, cluster: Cluster) -> dict[str, str]:
+        if not self._exactly_once:
+            return {}
+        own = {"delivery.guarantee": "exactly-once", "sink.id": COPY, "topic": COPY}
+        return {"kafka.bootstrap.servers": cluster.bootstrap, **own}
 
     def _tell(self, line: str) -> None:
         at = time.monotonic() - self._began if self._began else 0.0
@@ -160,11 +184,16 @@ class Campaign:
 
     def _outcome(self, cluster: Cluster, query: QueryUnderTest, watch: Watch, producing: Steady) -> Outcome:
         held = delivery.held(cluster.bootstrap, [TOPIC])
-        delivered = delivery.from_parquet(query.out)
-        report = delivery.check(delivered, held)
-        wrong = [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
+        if self._exactly_once:
+            wrong, batches = copied(held, delivery.held(cluster.bootstrap, [COPY])), [(0, _offsets(held))]
+            wrong += [f"left open: {name}" for name in left_open(self._sink(cluster))]
+        else:
+            delivered = delivery.from_parquet(query.out)
+            report = delivery.check(delivered, held)
+            wrong = [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
+            batches = _by_batch(delivered)
         acknowledged = {f"{TOPIC}-{number}": count for number, count in producing.counts.items()}
-        evidence = Evidence(_offsets(held), acknowledged, _by_batch(delivered), query.ranges(), watch.commits, wrong)
+        evidence = Evidence(_offsets(held), acknowledged, batches, query.ranges(), watch.commits, wrong)
         hits = [hit for several in self._hits.values() for hit in several]
         return Outcome(
             judge(evidence, query.unexcused),
@@ -175,6 +204,26 @@ class Campaign:
             f"looked at: {len(evidence.ranges):,} batches, {len(watch.commits):,} commits",
             query.starts - 1,
         )
+
+
+def copied(held: pa.Table, copy: pa.Table) -> list[str]:
+    """What the copy lacks, and what it has too often, of records that are the same in each byte: by partition and checksum."""
+    had, has = (
+        Counter(zip(*(each[name].to_pylist() for name in ("partition", "crc")), strict=True)) for each in (held, copy)
+    )
+    kinds = (("lost", had - has), ("doubled", has - had))
+    return [
+        f"{kind}: {TOPIC}-{number}, {count} of checksum {crc}"
+        for kind, what in kinds
+        for (number, crc), count in what.items()
+    ]
+
+
+def left_open(sink: Mapping[str, str]) -> list[str]:
+    """Transactions of the sink that are open when its query has ended."""
+    options = parse_sink(sink)
+    with closing(SinkCommitter(options.producer, options.sink_id, options.state_topic)) as committer:
+        return sorted(each.name for each in committer.open_transactions())
 
 
 def _named(offsets: Mapping[tuple[str, int], int]) -> dict[str, int]:

@@ -67,6 +67,7 @@ def judge(evidence: Evidence, ends: Sequence[str] = ()) -> Verdict:
     ]
     findings["stepped back"] = [*_back("batch", evidence.ranges), *_back("commit", evidence.commits)]
     findings["skipped"] = [line for line in lines if line.startswith("skipped")]
+    findings["left open"] = [line for line in lines if line.startswith("left open")]
     findings["ended without a reason"] = list(ends)
     return Verdict(sum(map(len, evidence.held.values())), len(evidence.ranges), findings)
 

@@ -43,6 +43,8 @@ class QueryUnderTest:
     excused: Callable[[str, str], bool]
     """Whether an end is excused: whose, and its reason."""
     say: Callable[[str], None]
+    sink: Mapping[str, str] = field(default_factory=dict)
+    """The options of a write to Kafka; without them a batch is written to ``out``."""
     application: Application | None = None
     applications: int = 0
     starts: int = 0
@@ -103,6 +105,7 @@ class QueryUnderTest:
             name=f"{QUERY}.{self.starts}",
             options=dict(self.options),
             trigger={"processingTime": "0 seconds"},
+            sink=dict(self.sink),
             out=str(self.out),
             gate=str(self.out / "_gate"),
             checkpoint=str(self.checkpoint),
@@ -218,7 +221,14 @@ class QueryUnderTest:
     def written_at(self) -> list[float]:
         """When batches were written, over all applications."""
         with self._lock:
-            return [*self._written, *self._batches()]
+            return self._logged() if self.sink else [*self._written, *self._batches()]
+
+    def _logged(self) -> list[float]:
+        """When Spark has logged each batch, by the monotonic clock."""
+        ago_s = time.time() - time.monotonic()
+        logs = self.checkpoint / "commits"
+        numbered = [path for path in logs.glob("[0-9]*") if path.name.isdigit()] if logs.exists() else []
+        return sorted(path.stat().st_mtime - ago_s for path in numbered)
 
     def _batches(self) -> list[float]:
         events = [] if self.driver is None else self.driver.events("batch")

@@ -90,3 +90,24 @@ def test_killed_between_sink_and_commit(broker: Broker, topic: str, tmp_path: Pa
         run(tmp_path / (dies or "to the end"), arguments, "local[1]", dies)
         assert set(broker.admin.committed(topic).values()) == ends
     delivery.check(delivery.from_parquet(tmp_path / "out"), delivery.held(broker.bootstrap, [topic])).assert_exact()
+
+
+@pytest.mark.thorough("seven lives of a driver; tests/shell/produce/test_exactly_once.py has the steps without Spark")
+@pytest.mark.timeout(900)
+def test_killed_at_every_step_of_an_exactly_once_commit(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The next life commits what was decided, writes again what was not, and each record is visible once."""
+    broker.fill(topic, PORTION * PARTITIONS, PARTITIONS)
+    copy = f"{topic}-copy"
+    broker.admin.create_topic(copy, PARTITIONS)
+    sink = {"kafka.bootstrap.servers": broker.bootstrap, "topic": copy}
+    sink |= {"delivery.guarantee": "exactly-once", "sink.id": copy}
+    source = options(broker, topic, maxOffsetsPerTrigger=LIMIT)
+    arguments = {"options": source, "checkpoint": tmp_path / "checkpoint", "sink": sink}
+    lives = [(f"{phase}-0 0", 0) for phase in ("CLAIM", "READ", "CHECK", "DECIDE", "COMMIT")]
+    for dies, visible in (*lives, ("COMMIT-1 0", LIMIT), ("", 2 * LIMIT)):
+        run(tmp_path / (dies or "to the end"), arguments, "local[2]", dies)
+        seen = delivery.held(broker.bootstrap, [copy]).column("crc").to_pylist()
+        assert (dies, len(seen), len(set(seen))) == (dies, visible, visible)
+    wanted = delivery.held(broker.bootstrap, [topic]).column("crc").to_pylist()
+    found = delivery.held(broker.bootstrap, [copy]).column("crc").to_pylist()
+    assert sorted(found) == sorted(wanted)

@@ -26,6 +26,8 @@ Usage::
 
     with Broker(host="[::1]") as broker: ...                 # an IPv6 address, in brackets
 
+    with Broker(properties={"feature": "transaction.version=1"}) as broker: ...   # as an older Kafka has formatted it
+
 Broker n is in ``rack-n``.  A node keeps its address and data over stop, kill and start.  It ends with the thread that started it, at the latest.
 """
 
@@ -128,9 +130,10 @@ class Node:
         self._config = directory / f"node-{node_id}.properties"
         self._java_options = java_options
         self._host = bare(dict(properties)["host"])
+        self._feature = properties.get("feature", "")
         self._process: subprocess.Popen[bytes] | None = None
         self.paused = False
-        lines = {k: v for k, v in properties.items() if k != "host"} | {"log.dirs": str(self.data)}
+        lines = {k: v for k, v in properties.items() if k not in ("host", "feature")} | {"log.dirs": str(self.data)}
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     @property
@@ -151,6 +154,9 @@ class Node:
         What it writes is the node's place in the cluster, and the features of this version of Kafka, which are the same for all.
         """
         features = kept("broker", ".features")
+        if self._feature:
+            self._format(cluster_id)
+            return
         if not features.exists():
             self._format(cluster_id)
             fresh = features.with_name(f"{features.name}.{uuid.uuid4().hex}")
@@ -168,6 +174,7 @@ class Node:
     def _format(self, cluster_id: str) -> None:
         command = [java(), *quick("broker"), *LOGGING, "-cp", class_path("broker"), "kafka.tools.StorageTool", "format"]
         command += [f"--cluster-id={cluster_id}", "--config", str(self._config), "--ignore-formatted"]
+        command += ["--feature", self._feature] if self._feature else []
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"formatting broker {self.node_id} failed: {done.stdout}{done.stderr}")

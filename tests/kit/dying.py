@@ -3,7 +3,7 @@
 The environment variable ``COHORT_TEST_DIES`` names the place and how many times it is passed before: ``"partitions 0"``.
 Places: ``pinned`` (an end is chosen, maybe the start itself), ``planned`` (one behind the start, not in the offset log), ``partitions``
 (in the offset log, nothing read), ``sink`` (written, not in the commit log), ``latestOffset`` (in the commit log, Kafka
-not told).
+not told).  Of an exactly-once write ``CLAIM-1``, ``DECIDE-1``, ``COMMIT-1``: before this phase of the commit of batch 1.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ import psutil
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from sparkcohort.runtime.kafka.batch_commit import BatchCommit
+from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
 from sparkcohort.streaming.reader import CohortStreamReader
 from sparkcohort.streaming.slot_reader import SlotPartition
 from sparkcohort.streaming.source import CohortSource
+from sparkcohort.streaming.writer import CohortStreamWriter, RowWriter
 
 DIES = "COHORT_TEST_DIES"
 _passed: Counter[str] = Counter()
@@ -64,8 +67,24 @@ class DyingReader(CohortStreamReader):
         return super().partitions(start, end)
 
 
+class DyingCommitter(SinkCommitter):
+    """Takes every step, or dies before it."""
+
+    def step(self, state: BatchCommit) -> BatchCommit:
+        """Die before it."""
+        die_at(f"{state.phase.name}-{state.batch}")
+        return super().step(state)
+
+
+class DyingRows(RowWriter):
+    """The rows of a write that commits by the dying committer."""
+
+    def _committer(self) -> SinkCommitter:
+        return DyingCommitter(self.options.producer, self.options.sink_id, self.options.state_topic)
+
+
 class DyingSource(CohortSource):
-    """The source of the dying reader."""
+    """The source of the dying reader, and of writes whose commit dies."""
 
     @classmethod
     def name(cls) -> str:
@@ -75,3 +94,8 @@ class DyingSource(CohortSource):
     def streamReader(self, schema: StructType) -> DyingReader:  # noqa: N802  PySpark's name
         """The reader."""
         return DyingReader(super().streamReader(schema)._options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CohortStreamWriter:  # noqa: N802  PySpark's name
+        """The writer."""
+        rows = super().streamWriter(schema, overwrite)._rows
+        return CohortStreamWriter(DyingRows(rows.options, rows.columns, rows.last))

@@ -48,7 +48,7 @@ AVAILABLE_NOW = {"availableNow": True}
 ASAP = {"processingTime": "0 seconds"}
 LIMIT_S = 90.0
 JVM_END_S = 60.0
-# By default each file of a checkpoint is some processes: see docs/guides/low-latency.md.
+# By default each file of a checkpoint is some processes: see docs/operate/sizing.md.
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_PROCESSES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 READER: dict[str, str] = {}

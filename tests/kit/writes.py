@@ -5,12 +5,13 @@ Usage::
     write(frame, broker, "cohort", topic="orders")                    # a batch, or the PySparkException that it ends with
     stream = LineStream(spark, tmp_path, broker, "cohort", topic="orders")
     stream.run("1", "2")                                              # a query that writes these lines and ends
+    stream.add("3")                                                   # another batch of a query that runs, with stream.trigger = ASAP
     stored(spark, broker, "orders")                                   # what the topic has, as Spark's own source reads it
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,19 @@ def stored(spark: SparkSession, broker: Cluster, topic: str) -> list[Row]:
     return sorted(rows, key=lambda row: (row.partition, row.offset))
 
 
+def load_committed(spark: SparkSession, broker: Cluster, topic: str) -> list[str]:
+    """The values that Spark's own source gives with ``read_committed``."""
+    rows = load(spark, broker, topic, "kafka", **{"kafka.isolation.level": "read_committed"}).collect()
+    return [bytes(row.value).decode() for row in rows]
+
+
 def values(spark: SparkSession, broker: Cluster, topic: str) -> list[str]:
     """The values of a topic as text, sorted."""
     return sorted(bytes(row.value).decode() for row in stored(spark, broker, topic))
 
 
 class LineStream:
-    """A stream of lines, its only column ``value``, that is written in runs of one batch each."""
+    """A stream of lines, its only column ``value``, that is written in runs of one batch each, or by ``add``."""
 
     def __init__(
         self,
@@ -58,19 +65,28 @@ class LineStream:
         """Nothing is started; ``more`` are options of the write, with ``__`` for ``.``."""
         self._spark, self._folder, self._form, self._select, self._mode = spark, folder, form, select, mode
         self._options = _options(broker, more)
+        self.trigger: Mapping[str, Any] = AVAILABLE_NOW
         self.transform: Transform = lambda frame: frame  # of the selected lines
+        self.each_batch: Callable[[DataFrame, int], None] | None = None  # in place of the format
         self._lines = folder / "lines"
-        self._runs = 0
+        self._files = 0
         self._lines.mkdir(parents=True)
 
     def start(self, *lines: str) -> StreamingQuery:
         """Start a run with these lines."""
-        self._runs += 1
-        (self._lines / f"{self._runs}.txt").write_text("\n".join(lines))
+        self.add(*lines)
         frame = self.transform(self._spark.readStream.text(str(self._lines)).selectExpr(*self._select))
         writer = frame.writeStream.format(self._form).options(**self._options).outputMode(self._mode)
+        writer = writer.foreachBatch(self.each_batch) if self.each_batch is not None else writer
         checkpoint = str(self._folder / "checkpoint")
-        return writer.option("checkpointLocation", checkpoint).trigger(**AVAILABLE_NOW).start()
+        return writer.option("checkpointLocation", checkpoint).trigger(**self.trigger).start()
+
+    def add(self, *lines: str) -> None:
+        """A file of these lines, whole when the query sees it."""
+        self._files += 1
+        part = self._folder / "part.txt"
+        part.write_text("\n".join(lines))
+        part.rename(self._lines / f"{self._files}.txt")
 
     def run(self, *lines: str) -> StreamingQuery:
         """Write these lines and wait for the end; raises what the query ends with."""

@@ -112,6 +112,10 @@ class WrittenRecords(JavaProgram):
         """The records of a partition up to an offset."""
         return [_row(text) for text in self.ask(f"topic {bootstrap} {name} {partition} {end}")[1:].split(";") if text]
 
+    def committed(self, bootstrap: str, name: str, partition: int) -> list[WrittenRow]:
+        """What a ``read_committed`` reader gets of a partition, up to the first open transaction."""
+        return [_row(text) for text in self.ask(f"committed {bootstrap} {name} {partition}")[1:].split(";") if text]
+
 
 def _batch(text: str) -> ReadBatch:
     head, *rows = text.split(";")

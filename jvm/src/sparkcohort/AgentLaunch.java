@@ -81,11 +81,9 @@ record AgentLaunch(String python, Map<String, String> environment, String config
     int count = nowS() > earlier.dueS + FORGOTTEN_S ? 0 : earlier.count;
     STARTS.put(address, new Starts(count + 1, nowS() + Math.min(1L << Math.min(count, 6), MOST_BETWEEN_S)));
     String host = SparkEnv.get().conf().get("spark.driver.host", "127.0.0.1"), cpus = String.valueOf(TaskContext.get().cpus());
-    ProcessBuilder builder = new ProcessBuilder(python, "-m", "sparkcohort.runtime.shell.agent.launch", address, host, cpus);
-    builder.environment().putAll(environment);
-    builder.environment().put("PYTHONPATH", PythonSource.modulePath(environment));
+    ProcessBuilder builder = PythonSource.module(python, environment, "sparkcohort.runtime.shell.agent.launch", address, host, cpus);
     try {
-      Process process = builder.redirectOutput(Redirect.DISCARD).redirectError(Redirect.INHERIT).start();
+      Process process = builder.redirectOutput(Redirect.DISCARD).start();
       try (OutputStream input = process.getOutputStream()) {
         input.write(config.getBytes(StandardCharsets.UTF_8));
       }

@@ -38,7 +38,10 @@ public final class CohortProvider implements TableProvider, DataSourceRegister {
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
     Table table = python.table(schema, partitioning, options);
-    return reads(new CaseInsensitiveStringMap(options)) ? new CohortTable(table, new BatchPlans(python, schema)) : table;
+    if (!reads(new CaseInsensitiveStringMap(options))) {
+      return table;
+    }
+    return new CohortTable(table, new BatchPlans(python, schema), new CommitProcess(python, options));
   }
 
   /** Whether this jar has a part in the read; the same for all calls with the same options. */

@@ -10,8 +10,10 @@ import org.apache.spark.sql.types.StructType;
 /**
  * A batch of a stream, whose tasks write it by Python.  Spark would start a Python process on the driver to make the writer of each
  * batch, and another one to log what it has written: the first is made once for a query, and Spark's progress event has the figures.
+ * An exactly-once sink would start a third to commit it: {@code commits} keeps one.
  */
-record CohortStreamingWrite(StreamingWrite python, StructType schema, Map<StructType, StreamingDataWriterFactory> writers) implements StreamingWrite {
+record CohortStreamingWrite(StreamingWrite python, StructType schema, Map<StructType, StreamingDataWriterFactory> writers, CommitProcess commits)
+    implements StreamingWrite {
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     return writers.computeIfAbsent(schema, missing -> python.createStreamingWriterFactory(info));
@@ -24,6 +26,7 @@ record CohortStreamingWrite(StreamingWrite python, StructType schema, Map<Struct
 
   @Override
   public void commit(long batch, WriterCommitMessage[] messages) {
+    commits.commit(batch, messages);
     WriteTotals.ofQuery().addBatch(messages);
   }
 

@@ -20,10 +20,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The Python source's table, but for how a stream's rows come to Spark, for what Spark pushes to a batch read, and for what a stream's
  * writes cost the driver: {@code writers} has the factories of a query's batches, by the schema of the rows.
  */
-record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingDataWriterFactory> writers)
+record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingDataWriterFactory> writers, CommitProcess commits)
     implements SupportsRead, SupportsWrite, ReportsSinkMetrics {
-  CohortTable(Table python, BatchPlans plans) {
-    this(python, plans, new ConcurrentHashMap<>());
+  CohortTable(Table python, BatchPlans plans, CommitProcess commits) {
+    this(python, plans, new ConcurrentHashMap<>(), commits);
   }
 
   @Override
@@ -43,7 +43,7 @@ record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingData
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new CohortWriteBuilder(((SupportsWrite) python).newWriteBuilder(info), info.schema(), writers);
+    return new CohortWriteBuilder(((SupportsWrite) python).newWriteBuilder(info), info.schema(), writers, commits);
   }
 
   @Override

@@ -13,19 +13,20 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.StructType;
 
 /** The Python source's writes, in each output mode of Spark's own Kafka sink (KafkaSourceProvider): Spark takes no update of a Python sink. */
-record CohortWriteBuilder(WriteBuilder python, StructType schema, Map<StructType, StreamingDataWriterFactory> writers)
+record CohortWriteBuilder(WriteBuilder python, StructType schema, Map<StructType, StreamingDataWriterFactory> writers, CommitProcess commits)
     implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
   @Override
   public WriteBuilder truncate() {
-    return new CohortWriteBuilder(((SupportsTruncate) python).truncate(), schema, writers);
+    return new CohortWriteBuilder(((SupportsTruncate) python).truncate(), schema, writers, commits);
   }
 
   @Override
   public Write build() {
-    return new ByPython(python.build(), schema, writers);
+    return new ByPython(python.build(), schema, writers, commits);
   }
 
-  private record ByPython(Write python, StructType schema, Map<StructType, StreamingDataWriterFactory> writers) implements Write {
+  private record ByPython(Write python, StructType schema, Map<StructType, StreamingDataWriterFactory> writers, CommitProcess commits)
+      implements Write {
     @Override
     public String description() {
       return CohortProvider.NAME;
@@ -38,7 +39,7 @@ record CohortWriteBuilder(WriteBuilder python, StructType schema, Map<StructType
 
     @Override
     public StreamingWrite toStreaming() {
-      return new CohortStreamingWrite(python.toStreaming(), schema, writers);
+      return new CohortStreamingWrite(python.toStreaming(), schema, writers, commits);
     }
 
     @Override

@@ -3,6 +3,8 @@ package sparkcohort;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.ProcessBuilder.Redirect;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -90,8 +92,24 @@ final class PythonSource {
     return new AgentLaunch(worker.pythonExec(), new HashMap<>(worker.envVars()), config);
   }
 
+  /** What runs a module of Cohort by the Python of this source's workers. */
+  ProcessBuilder module(String module) {
+    PythonFunction worker = source.source().dataSourceCls();
+    return module(worker.pythonExec(), worker.envVars(), module);
+  }
+
+  /** The same by another Python; it logs where this JVM does. */
+  static ProcessBuilder module(String python, Map<String, String> environment, String module, String... arguments) {
+    List<String> command = new ArrayList<>(List.of(python, "-m", module));
+    command.addAll(List.of(arguments));
+    ProcessBuilder builder = new ProcessBuilder(command).redirectError(Redirect.INHERIT);
+    builder.environment().putAll(environment);
+    builder.environment().put("PYTHONPATH", modulePath(environment));
+    return builder;
+  }
+
   /** Where a worker finds its modules (PythonWorkerFactory). */
-  static String modulePath(Map<String, String> environment) {
+  private static String modulePath(Map<String, String> environment) {
     Stream<String> paths = Stream.of(PythonUtils.sparkPythonPath(), environment.get("PYTHONPATH"), System.getenv("PYTHONPATH"));
     // An empty one would be the working folder.
     return paths.filter(path -> path != null && !path.isEmpty()).collect(Collectors.joining(File.pathSeparator));

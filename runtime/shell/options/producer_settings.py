@@ -42,8 +42,10 @@ NUMBERS: Final[Mapping[str, ProducerOption]] = {
     "retries": ProducerOption(_MOST, 0, _MOST),
     "retry.backoff.max.ms": ProducerOption(1_000, 0, _MOST),
     "retry.backoff.ms": ProducerOption(100, 0, _MOST),
+    "transaction.timeout.ms": ProducerOption(900_000, 1, _MOST),
 }
-"""Kafka's defaults, but for larger batches and a longer linger: a flush ends it, and it costs no latency here."""
+"""Kafka's defaults, but for larger batches and a longer linger: a flush ends it, and it costs no latency here; and for transactions
+that may stay open for as long as brokers allow by default (``transaction.max.timeout.ms``), since they last as long as a batch."""
 
 WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "acks": {"all": -1, "-1": -1, "1": 1},
@@ -65,7 +67,7 @@ ALIASES: Final[Mapping[str, str]] = {
 """librdkafka's names of the same."""
 
 _PARTITIONERS: Final = "rows go to partitions by the column partition, else as by Java's default; leave it out"
-_TRANSACTIONS: Final = "rows are written at least once, without transactions; leave it out"
+_TRANSACTIONS: Final = "each task has transactional ids of its own, which begin with sink.id (delivery.guarantee=exactly-once); leave it out"
 _BYTES: Final = "keys and values are bytes; encode them with DataFrame operations"
 REFUSALS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "enable.gapless.guarantee": (
@@ -95,7 +97,6 @@ IDLE: Final[Mapping[str, str]] = {
     "queue.buffering.max.kbytes": _OWN_QUEUE,
     "queue.buffering.max.messages": _OWN_QUEUE,
     "sticky.partitioning.linger.ms": _OWN_QUEUE,
-    "transaction.timeout.ms": _TRANSACTIONS,
     **dict.fromkeys(
         (
             "auto.commit.interval.ms", "auto.offset.reset", "enable.auto.commit", "group.id", "group.instance.id",
@@ -130,6 +131,7 @@ class ProducerSettings:
     backoff_s: float = 0.0
     most_backoff_s: float = 0.0
     metadata_age_s: float = 0.0
+    transaction_ms: int = 0  # ``transaction.timeout.ms``
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -157,7 +159,7 @@ class ProducerSettings:
             delivery_s=seconds["delivery.timeout"], request_s=seconds["request.timeout"],
             backoff_s=seconds["retry.backoff"], most_backoff_s=seconds["retry.backoff.max"],
             metadata_age_s=int(connection.get("metadata.max.age.ms") or value_of(connection, "topic.metadata.refresh.interval.ms")) / 1000,
-            warnings=(*warnings, *more),
+            transaction_ms=numbers["transaction.timeout.ms"], warnings=(*warnings, *more),
         )  # fmt: skip
 
     @property

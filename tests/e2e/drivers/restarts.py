@@ -1,4 +1,4 @@
-"""An AvailableNow run with ``format("dying")`` that keeps what it wrote, batch by batch."""
+"""An AvailableNow run with ``format("dying")`` that keeps what it wrote, batch by batch, or writes it to a topic."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def write(batch: DataFrame, batch_id: int) -> None:
 spark = session()
 spark.dataSource.register(DyingSource)
 stream = spark.readStream.format("dying").options(**GIVEN["options"]).load()
-query = stream.writeStream.foreachBatch(write).option("checkpointLocation", GIVEN["checkpoint"])
+query = stream.writeStream.option("checkpointLocation", GIVEN["checkpoint"])
+query = query.format("dying").options(**GIVEN["sink"]) if "sink" in GIVEN else query.foreachBatch(write)
 query.trigger(availableNow=True).start().awaitTermination()
 spark.stop()

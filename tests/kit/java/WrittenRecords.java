@@ -17,7 +17,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.utils.Utils;
 
 /**
- * What Kafka's own classes make of bytes: an answer a line.  "murmur2 HEX", "batches HEX", "topic BOOTSTRAP NAME PARTITION END".
+ * What Kafka's own classes make of bytes: an answer a line.  "murmur2 HEX", "batches HEX", "topic BOOTSTRAP NAME PARTITION END",
+ * "committed BOOTSTRAP NAME PARTITION": up to the last stable offset.
  * A record is TIME,KEY,VALUE and for each header ,NAME=VALUE; a batch is CODEC PRODUCER EPOCH SEQUENCE OFFSET, then its records.
  */
 public class WrittenRecords {
@@ -53,15 +54,16 @@ public class WrittenRecords {
         return String.join("|", all);
     }
 
-    private static String topic(String bootstrap, String name, int partition, long end) {
+    private static String topic(String bootstrap, String name, int partition, long end, String isolation) {
         List<String> rows = new ArrayList<>();
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "earliest");
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "earliest", "isolation.level", isolation);
         ByteArrayDeserializer plain = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, plain, plain)) {
             List<TopicPartition> partitions = List.of(new TopicPartition(name, partition));
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
-            while (consumer.position(partitions.get(0)) < end) {
+            long last = end >= 0 ? end : consumer.endOffsets(partitions).get(partitions.get(0));
+            while (consumer.position(partitions.get(0)) < last) {
                 for (ConsumerRecord<byte[], byte[]> each : consumer.poll(Duration.ofMillis(100))) {
                     rows.add(row(each.timestamp(), each.key(), each.value(), each.headers()));
                 }
@@ -77,7 +79,8 @@ public class WrittenRecords {
             String answer = switch (words[0]) {
                 case "murmur2" -> String.valueOf(Utils.murmur2(HexFormat.of().parseHex(words[1])));
                 case "batches" -> batches(HexFormat.of().parseHex(words[1]));
-                default -> topic(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]));
+                case "committed" -> topic(words[1], words[2], Integer.parseInt(words[3]), -1, "read_committed");
+                default -> topic(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]), "read_uncommitted");
             };
             System.out.println("=" + answer);
         }

@@ -21,7 +21,7 @@ def test_each_record_once_in_order_is_well() -> None:
     verdict = judge(EVIDENCE)
     assert verdict.well
     assert verdict.lines() == [
-        "9 records in 2 batches: lost 0, doubled 0, changed 0, stepped back 0, skipped 0, ended without a reason 0"
+        "9 records in 2 batches: lost 0, doubled 0, changed 0, stepped back 0, skipped 0, left open 0, ended without a reason 0"
     ]
 
 

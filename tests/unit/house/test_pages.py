@@ -111,6 +111,26 @@ def test_the_documents_stay_small() -> None:
     assert len(words) <= MOST_WORDS
 
 
+def test_the_crash_table_names_its_tests() -> None:
+    """Each test that the page names is there, and each test of a row stands in that row."""
+    functions = {
+        node.name
+        for folder in ("e2e", "shell/produce")
+        for path in (ROOT / "tests" / folder).glob("test_*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef)
+    }
+    table = {
+        row[0]: set(re.findall(r"`(test_\w+)`", row[-1])) for row in rows((DOCS / "audit/exactly-once.md").read_text())
+    }
+    assert list(table) == [str(number) for number in range(1, 16)]
+    assert set().union(*table.values()) - functions == set()
+    assert [number for number, named in table.items() if not named] == ["11", "15"]
+    for name in functions:
+        for number in re.findall(r"\d+", name) if re.match(r"test_rows?_\d", name) else ():
+            assert name in table[number], f"row {number} lacks {name}"
+
+
 def test_the_index_has_every_page() -> None:
     """Nothing in docs/ is found by nobody."""
     named = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "README.md").read_text())}

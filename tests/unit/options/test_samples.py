@@ -37,8 +37,8 @@ def test_the_sample_is_accepted() -> None:
     assert parse(dict(line.split("=", 1) for line in live)).group_id == "billing"
     of_writes = {option.name for option in OPTIONS if option.reads == "none"}
     lines = _lines()
-    alone = of_writes - {*SECOND_WAYS}
-    assert {name: parse_sink({**WRITES, name: lines[name]}).topic for name in alone} == {"topic": "billed"}
+    together = parse_sink({**WRITES, **{name: lines[name] for name in of_writes - {*SECOND_WAYS}}})
+    assert (together.topic, together.sink_id, together.app_version) == ("billed", "billed-totals", 20261128)
     no_reads = {*SECOND_WAYS, *of_writes}
     plain = {name: value for name, value in lines.items() if name not in no_reads and ".ssl." not in name}
     of_batches = {option.name for option in OPTIONS if option.reads == "batches"}

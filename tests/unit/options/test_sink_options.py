@@ -86,6 +86,60 @@ def test_options_of_formats_that_do_nothing(name: str) -> None:
     assert text in refused(**more)
 
 
+EXACTLY_ONCE = {"delivery__guarantee": "exactly-once", "sink__id": "billed-totals"}
+NOT_EXACTLY_ONCE = {
+    "no id": ({"sink__id": ""}, "option sink.id is missing: delivery.guarantee=exactly-once wants a name"),
+    "id": ({"sink__id": "billed/totals"}, "option sink.id='billed/totals' is not valid: letters, digits"),
+    "long id": ({"sink__id": "x" * 250}, "is not valid: letters, digits, '.', '_', '-', 249 at most"),
+    "state topic": ({"sink__state__topic": "a b"}, "option sink.state.topic='a b' is not valid"),
+    "app id": ({"txn__app__id": "nightly"}, "options txn.app.id and txn.version go together"),
+    "version": ({"txn__version": "1"}, "options txn.app.id and txn.version go together"),
+    "no number": ({"txn__app__id": "nightly", "txn__version": "one"}, "txn.version"),
+    "acks": ({"kafka__acks": "1"}, "wants kafka.acks=all and kafka.enable.idempotence=true: leave both out"),
+    "idempotence": ({"kafka__enable__idempotence": "false"}, "wants kafka.acks=all and kafka.enable.idempotence=true"),
+    "guarantee": ({"delivery__guarantee": "at-most-once"}, "delivery.guarantee"),
+    "time-out": ({"kafka__transaction__timeout__ms": "0"}, "option kafka.transaction.timeout.ms=0 is out of bounds"),
+    "transactional id": ({"kafka__transactional__id": "mine"}, "which begin with sink.id"),
+    "login": (
+        {"kafka__security__protocol": "SSL", "kafka__ssl__curves__list": "X25519"},
+        "exactly-once is not supported with this login: the setting ssl.curves.list; use at-least-once",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_EXACTLY_ONCE)
+def test_what_exactly_once_refuses(name: str) -> None:
+    """Each by the option's name, with what to do."""
+    more, text = NOT_EXACTLY_ONCE[name]
+    assert text in refused(**{**EXACTLY_ONCE, **more})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sink.id", "billed"), ("sink.state.topic", "states"), ("txn.app.id", "nightly"), ("txn.version", "1")],
+)
+def test_options_of_exactly_once_need_the_guarantee(name: str, value: str) -> None:
+    """By default, and where at-least-once is asked for: nothing that is set goes without effect."""
+    for guarantee in ({}, {"delivery__guarantee": "at-least-once"}):
+        text = refused(**guarantee, **{name.replace(".", "__"): value})
+        assert text == f"option {name} needs delivery.guarantee=exactly-once: set it, or leave {name} out"
+
+
+def test_exactly_once_is_taken() -> None:
+    """By default it is at least once; else with Kafka's longest time-out, which can be set."""
+    assert not parse_sink(BROKERS).is_exactly_once
+    exactly_once = {**BROKERS, "delivery.guarantee": "exactly-once", "sink.id": "billed-totals"}
+    options = parse_sink(exactly_once)
+    assert (options.is_exactly_once, options.state_topic, options.app_id, options.app_version) == (
+        True, "cohort-sink-state", "", None,
+    )  # fmt: skip
+    assert options.producer.transaction_ms == 900_000
+    more = {"txn.app.id": "nightly", "txn.version": "7", "kafka.transaction.timeout.ms": "60000"}
+    options = parse_sink({**exactly_once, **more})
+    assert (options.app_id, options.app_version, options.producer.transaction_ms) == ("nightly", 7, 60_000)
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301  our own
+
+
 def test_formats_of_writes() -> None:
     """Avro needs no schema, a registry's password is in no text, and one without use gives a warning."""
     secret = {"schema.registry.url": "http://sr:8081", "schema.registry.basic.auth.user.info": "me:hidden"}

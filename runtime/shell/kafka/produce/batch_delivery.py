@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Final
 
+from sparkcohort.runtime.kafka.decision import SinkTransaction, WrittenRange
 from sparkcohort.runtime.kafka.fetch_messages import MalformedResponse, Metadata
 from sparkcohort.runtime.kafka.produce_messages import (
     NO_PRODUCER_ID,
@@ -48,12 +50,14 @@ from sparkcohort.runtime.shell.kafka.produce.failures import (
     expired_batch,
     refused_batch,
     refused_id,
+    refused_transaction,
     topic_error,
 )
-from sparkcohort.runtime.shell.kafka.produce.partition_queue import PartitionQueue, QueuedBatch
+from sparkcohort.runtime.shell.kafka.produce.partition_queue import TRANSACTIONAL, PartitionQueue, QueuedBatch
 from sparkcohort.runtime.shell.kafka.produce.produce_link import ProduceLink
 from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError, ProduceReport
 from sparkcohort.runtime.shell.kafka.produce.row_encoding import EncodedBatch, RowEncoder
+from sparkcohort.runtime.shell.kafka.produce.transaction_client import TransactionClient
 from sparkcohort.runtime.shell.options.connection_settings import (
     ConnectionRefused,
     Settings,
@@ -93,6 +97,9 @@ class BatchDelivery:
         self._links: dict[int, ProduceLink] = {}
         self._stale = False  # what is known of leaders
         self._producer = NO_PRODUCER_ID
+        self._transactions: TransactionClient | None = None
+        self._transaction: SinkTransaction | None = None
+        self._attributes = settings.codec
         self._id_request: Future[tuple[int, ProducerId]] | None = None
         self._id_not_before, self._id_failures = 0.0, 0
         self._report = ProduceReport()
@@ -133,6 +140,27 @@ class BatchDelivery:
         code = topic.error if topic is not None else 0
         if code in (TOPIC_DENIED, INVALID_TOPIC) or self.now() >= deadline:
             raise self.fail(topic_error(name, code, self._settings.block_s, self._cause))
+
+    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
+        """Begin a transaction of this id: all batches from now on are part of it, until the next begins.  Nothing waits to be sent."""
+        self._attributes = self._settings.codec | TRANSACTIONAL
+        self._transactions = self._transactions or TransactionClient(self._client, self._settings.block_s)
+        try:
+            self._transaction = self._transactions.begin(name, timeout_ms)
+        except ProduceError as error:
+            raise self.fail(error) from None
+        self._producer = self._transaction.producer
+        for queue in self.queues.values():
+            queue.begin()
+        return self._transaction
+
+    def written_ranges(self) -> tuple[WrittenRange, ...]:
+        """What the transaction has had acknowledged."""
+        return tuple(
+            WrittenRange(*queue.tp, *(queue.offsets or (-1, -1)), queue.sequence.next)
+            for queue in self.queues.values()
+            if queue.sequence.next
+        )
 
     def add_batch(self, queue: PartitionQueue, encoded: EncodedBatch) -> None:
         """Have a batch sent behind those of its partition, within ``delivery.timeout.ms``."""
@@ -213,8 +241,23 @@ class BatchDelivery:
                 self._lose(link, TransportError(words))
             elif not link.in_flight:
                 link.renew(time.monotonic())
+        if self._transaction is not None:
+            self._add_partitions(self._transaction, chain.from_iterable(by_node.values()))
         for node_id, queues in by_node.items():
             self._send(self._link(node_id), queues, now)
+
+    def _add_partitions(self, transaction: SinkTransaction, queues: Iterable[PartitionQueue]) -> None:
+        """Before the first batch for each: the leader asks the coordinator whether they are part of it (KIP-890)."""
+        new = [queue for queue in queues if not queue.is_in_transaction]
+        if not new:
+            return
+        assert self._transactions is not None  # noqa: S101  see begin
+        try:
+            self._transactions.add(transaction, [queue.tp for queue in new])
+        except ProduceError as error:
+            raise self.fail(error) from None
+        for queue in new:
+            queue.is_in_transaction = True
 
     def _expired(self, queue: PartitionQueue, progress: BatchProgress) -> ProduceError:
         topic = self._cluster.topics.get(queue.tp.topic)
@@ -246,11 +289,12 @@ class BatchDelivery:
                 queue = queues[index]
                 if self._settings.idempotent and queue.sequence.producer == NO_PRODUCER_ID:
                     queue.sequence = PartitionSequence(self._producer)
-                batches[queue.tp] = queue.seal_first(self._settings.codec)
+                batches[queue.tp] = queue.seal_first(self._attributes)
                 size, index, queue.in_flight = size + len(batches[queue.tp]), index + 1, True
             client_id = self._connection.client_id if self._connection is not None else ""
             try:
-                link.send_batches(batches, client_id, self._settings, now)
+                name = self._transaction.name if self._transaction is not None else ""
+                link.send_batches(batches, client_id, self._settings, now, name)
             except TransportError as error:
                 self._lose(link, error)
                 return
@@ -282,7 +326,7 @@ class BatchDelivery:
         link.lose(error, now)
         self._note_trouble(error)
         for tp in link.take_in_flight():
-            self._take_result(self.queues[tp], NETWORK, str(error), now)
+            self._take_result(self.queues[tp], ProducedPartition(NETWORK, -1, str(error)), now)
 
     def _note_trouble(self, error: Exception) -> None:
         self._cause = error
@@ -301,7 +345,7 @@ class BatchDelivery:
                 partitions, results = answer
                 for tp in partitions:
                     result = results.partitions.get(tp, ProducedPartition(NETWORK, -1, "no answer for the partition"))
-                    self._take_result(self.queues[tp], result.error, result.words, now)
+                    self._take_result(self.queues[tp], result, now)
         except (TransportError, MalformedResponse) as error:
             if link.in_flight or isinstance(error, MalformedResponse):
                 self._lose(link, error)
@@ -310,20 +354,23 @@ class BatchDelivery:
 
     # --- answers --------------------------------------------------------------------------------
 
-    def _take_result(self, queue: PartitionQueue, error: int, words: str, now: float) -> None:
+    def _take_result(self, queue: PartitionQueue, result: ProducedPartition, now: float) -> None:
         """Do with the partition's first batch as its progress says."""
+        error, base_offset, words = result
         batch, queue.in_flight = queue.batches[0], False
         spread = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  no secret
         verdict = judge(batch.progress, error, now, self._limits, spread)
         batch.progress = verdict.batch
         self._stale = self._stale or verdict.refresh
         if verdict.step is BatchStep.DONE:
-            self._acknowledge(queue, batch)
+            self._acknowledge(queue, batch, base_offset)
         elif verdict.step is BatchStep.SPLIT:
             self._split(queue, batch)
         elif verdict.step is BatchStep.FAIL:
             refusal = refused_batch(queue.tp, error, words, len(batch.encoded.data))
             raise self.fail(self._expired(queue, verdict.batch) if error in RETRIABLE else refusal)
+        elif verdict.step is BatchStep.NEXT_EPOCH and self._transaction is not None:
+            raise self.fail(refused_transaction(self._transaction.name, error))  # its epoch is over for good
         else:
             self._report.add(ProduceReport(retries={queue.tp.topic: 1}))
             if verdict.step is BatchStep.NEXT_EPOCH:
@@ -331,8 +378,9 @@ class BatchDelivery:
                 if queue.sequence.producer == NO_PRODUCER_ID:
                     self._producer = NO_PRODUCER_ID
 
-    def _acknowledge(self, queue: PartitionQueue, batch: QueuedBatch) -> None:
+    def _acknowledge(self, queue: PartitionQueue, batch: QueuedBatch, base_offset: int) -> None:
         queue.batches.popleft()
+        queue.add_offsets(base_offset, batch.progress.records)
         if not queue.batches:
             del self.busy[queue.tp]
         queue.sequence = queue.sequence.advance(batch.progress.records)

@@ -20,6 +20,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceError
 
 INVALID_TOPIC: Final = 17
+TIMEOUT_TOO_LONG, TRANSACTION_DENIED = 50, 53
 _REMEDIES: Final[Mapping[int, str]] = {
     CLUSTER_DENIED: (
         "this user may not get a producer id: allow it WRITE on the topic, or (before Kafka 2.8) IDEMPOTENT_WRITE on the cluster "
@@ -61,6 +62,46 @@ def refused_id(code: int) -> ProduceError:
     """No broker gives this user a producer id."""
     remedy = _REMEDIES.get(code, "see the broker's log, or set kafka.enable.idempotence=false")
     return ProduceError(f"no producer id (kafka.enable.idempotence): {remedy}", error_name(code))
+
+
+def refused_transaction(name: str, code: int, timeout_ms: int = 0) -> ProduceError:
+    """The coordinator refuses a transactional id, or what is to be done with its transaction."""
+    if code == TRANSACTION_DENIED:
+        return ProduceError(
+            f"no permission on transactional id {name}: allow this user WRITE and DESCRIBE on it and on all that begin with the sink.id "
+            "(kafka-acls --add --operation Write --operation Describe --transactional-id SINK_ID --resource-pattern-type prefixed)",
+            error_name(code),
+        )
+    if code == TIMEOUT_TOO_LONG:
+        return ProduceError(
+            f"option kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow (transaction.max.timeout.ms): lower it",
+            error_name(code),
+        )
+    if code == TOPIC_DENIED:
+        return ProduceError(
+            "no permission to write to a topic of the transaction: allow this user WRITE and DESCRIBE on each topic of the rows, and "
+            "on that of sink.state.topic",
+            error_name(code),
+        )
+    return ProduceError(
+        f"the transaction of {name} is no longer this task's: its time was over (kafka.transaction.timeout.ms), or a newer one has "
+        "taken its place; the batch is tried again",
+        error_name(code),
+    )
+
+
+def silent_coordinator(name: str, waited_s: float, words: str) -> ProduceError:
+    """No broker answers for a transactional id."""
+    return ProduceError(
+        f"no transaction coordinator answers for {name} within {waited_s:g} s (kafka.max.block.ms)"
+        f"{'; last: ' + words if words else ''}; are the brokers up, and is __transaction_state in sync?",
+        "COORDINATOR_NOT_AVAILABLE",
+    )
+
+
+def too_old_for_transactions(error: Exception) -> ProduceError:
+    """A broker lacks a request."""
+    return ProduceError(f"{error}: delivery.guarantee=exactly-once wants brokers of Kafka 3.0 or newer")
 
 
 def topic_error(topic: str, code: int, waited_s: float, cause: Exception | None) -> ProduceError:

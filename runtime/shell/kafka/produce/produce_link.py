@@ -32,7 +32,12 @@ class ProduceLink(BrokerLink):
         self._ids = itertools.count(1)
 
     def send_batches(
-        self, batches: Mapping[TopicPartition, Buffer], client_id: str, settings: ProducerSettings, now: float
+        self,
+        batches: Mapping[TopicPartition, Buffer],
+        client_id: str,
+        settings: ProducerSettings,
+        now: float,
+        transactional_id: str = "",
     ) -> None:
         """Ask the broker to write a batch for each partition.  Raises TransportError."""
         if self.transport is None:
@@ -41,7 +46,8 @@ class ProduceLink(BrokerLink):
         version = next(each for each in PRODUCE_VERSIONS[PRODUCE] if least <= each <= most)
         number = next(self._ids) & 0x7FFFFFFF
         self.in_flight[number] = now, version, list(batches)
-        pieces = produce_request(version, number, client_id, settings.acks, int(settings.request_s * 1000), batches)
+        timeout_ms = int(settings.request_s * 1000)
+        pieces = produce_request(version, number, client_id, settings.acks, timeout_ms, batches, transactional_id)
         self.transport.send(*pieces)
         self.flushed = self.transport.flush()
 

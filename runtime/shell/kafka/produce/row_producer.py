@@ -6,6 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sparkcohort.runtime.kafka.decision import SinkTransaction, WrittenRange
 from sparkcohort.runtime.shell.kafka.produce.librdkafka_sender import LibrdkafkaSender
 from sparkcohort.runtime.shell.kafka.produce.produce_report import ProduceReport
 from sparkcohort.runtime.shell.kafka.produce.row_encoding import as_producer_rows
@@ -36,6 +37,21 @@ class Producer:
     def __init__(self, settings: ProducerSettings) -> None:
         """Nothing is connected yet."""
         self._sender: RowSender = LibrdkafkaSender(settings) if settings.librdkafka_reason else WireSender(settings)
+
+    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
+        """Begin a transaction of this id, with all rows until the next begins; it is left open.  Raises ProduceError.
+
+        After ``flush``, and for senders of our own only: ``ProducerSettings.librdkafka_reason`` is "".
+        """
+        return self._transactional().begin(name, timeout_ms)
+
+    def written_ranges(self) -> tuple[WrittenRange, ...]:
+        """What the transaction has had acknowledged, by partition."""
+        return self._transactional().written_ranges()
+
+    def _transactional(self) -> WireSender:
+        assert isinstance(self._sender, WireSender)  # noqa: S101  exactly-once is refused where it can't be
+        return self._sender
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Queue rows to be sent; blocks while more than ``buffer.memory`` waits for brokers.

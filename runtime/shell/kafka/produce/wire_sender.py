@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkcohort.runtime.kafka.decision import SinkTransaction, WrittenRange
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.produce.batch_delivery import BatchDelivery
 from sparkcohort.runtime.shell.kafka.produce.partition_queue import PartitionQueue
@@ -37,6 +38,15 @@ class WireSender:
         self._slots: list[PartitionQueue] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes, self._gathered_at = 0, 0.0
+
+    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
+        """See ``Producer``."""
+        with self._delivery.running_clock():
+            return self._delivery.begin(name, timeout_ms)
+
+    def written_ranges(self) -> tuple[WrittenRange, ...]:
+        """See ``Producer``."""
+        return self._delivery.written_ranges()
 
     def write(self, rows: pa.RecordBatch) -> None:
         """See ``Producer``."""

@@ -1,0 +1,79 @@
+"""Commits the batches of one exactly-once stream, and keeps its connections: a process on the driver's host (CommitProcess.java).
+
+``python -m …commit_process``.  The first line of its input is a JSON object, the options of the write, which may have secrets.  Each
+line after it is a batch, a JSON array of its tasks' decisions (``WrittenRows.decision``), and is answered with a line,
+``{"error": ""}`` or the error's text.  Nothing is asked before an answer.
+
+The process ends with its input, after an error, and when no batch has come for a minute: the next batch starts another one.  Its exit
+status is 0 only if it has answered every batch that it took, so that the JVM knows whether to ask another process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final, TextIO
+
+from sparkcohort.runtime.errors import CohortError, named
+from sparkcohort.runtime.kafka.decision import joined_decision
+from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
+from sparkcohort.runtime.shell.options.parse_sink import parse_sink
+from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
+
+IDLE_S: Final = 60.0
+CHUNK: Final = 1 << 16
+
+
+def main() -> None:
+    """Until the input ends, or is idle."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C at the driver: the batch is committed, and then the input ends
+    log_to_stderr()
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what a library prints is no answer
+        commit_batches(read_lines(0), answers)
+
+
+def read_lines(stream: int) -> Iterator[bytes]:
+    """The whole lines of a file descriptor, until its end, or until nothing has come for ``IDLE_S``."""
+    buffer = b""
+    while select.select([stream], [], [], IDLE_S)[0]:
+        chunk = os.read(stream, CHUNK)
+        if not chunk:
+            return
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        yield from lines
+
+
+def commit_batches(lines: Iterator[bytes], answers: TextIO) -> None:
+    """Commit and answer each batch, up to the first that can't be committed: the query ends with it."""
+    options_line = next(lines, None)
+    if options_line is None:
+        return
+    options = parse_sink(json.loads(options_line))
+    with closing(SinkCommitter(options.producer, options.sink_id, options.state_topic)) as committer:
+        for line in lines:
+            error = _commit(committer, json.loads(line))
+            answers.write(json.dumps({"error": error}) + "\n")
+            answers.flush()
+            if error:
+                return
+
+
+def _commit(committer: SinkCommitter, decisions: list[str]) -> str:
+    """Commit a batch; the error's text for the user, "" when it is committed."""
+    batch = joined_decision([each.encode() for each in decisions])
+    try:
+        committer.commit(batch)
+    except CohortError as error:
+        return named(error.error, str(error))
+    return ""
+
+
+if __name__ == "__main__":
+    main()
