@@ -14,6 +14,7 @@ from sparkcohort.cli.client_config import client_config
 from sparkcohort.runtime.kafka.decision import SinkDecision
 from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
 from sparkcohort.runtime.shell.options.producer_settings import ProducerSettings
+from sparkcohort.runtime.shell.options.table import BY_KEY
 from sparkcohort.runtime.text import counted
 
 COLUMNS: Final = (
@@ -54,7 +55,7 @@ def _options(command: Any) -> Any:
             "--sink-state-topic",
             "state_topic",
             metavar="T",
-            default="cohort-sink-state",
+            default=BY_KEY["sink.state.topic"].default,
             show_default=True,
             help="The sink.state.topic of the query.",
         ),
@@ -88,14 +89,14 @@ def show_command(sink_id: str, servers: str | None, config: str | None, state_to
         open_now = committer.open_transactions({each.name for each in decided})
     rows: list[tuple[object, ...]] = []
     for transaction in sorted({*decided, *open_now}):
-        own, state = decided.get(transaction), open_now.get(transaction)
-        word = "decided, open" if own and state else "decided" if own else "open"
+        own, left_s = decided.get(transaction), open_now.get(transaction)
+        word = "decided, open" if own and left_s is not None else "decided" if own else "open"
         ranges = own.ranges if own else ()
         places = ", ".join(f"{each.topic}-{each.partition}:{each.first}-{each.last}" for each in ranges)
-        left_s = None if state is None else round(state.left_s)
+        seconds = None if left_s is None else round(left_s)
         batch = last.batch if own and last is not None else None
         rows_of = sum(each.rows for each in ranges) if own else None
-        rows.append((sink_id, transaction.name, *transaction.producer, word, left_s, batch, rows_of, places or None))
+        rows.append((sink_id, transaction.name, *transaction.producer, word, seconds, batch, rows_of, places or None))
     printing.print_view(
         views.View(COLUMNS, tuple(rows), notes=tuple(_notes(sink_id, last, decided.keys() & open_now))), output
     )

@@ -58,12 +58,6 @@ class EndResult(Enum):
     REFUSED = "Kafka has aborted it before, or its producer has begun another one"
 
 
-class OpenState(NamedTuple):
-    """An open transaction as its coordinator describes it: for how long it may stay so, in seconds."""
-
-    left_s: float
-
-
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
     """The commit of one batch, or a start's (``settles``); total: each method is for a phase, and returns the next state."""
@@ -100,12 +94,10 @@ class BatchCommit:
             return replace(state, phase=CommitPhase.COMMIT)
         return replace(state, phase=CommitPhase.CHECK)
 
-    def checked(self, open_now: Mapping[SinkTransaction, OpenState]) -> BatchCommit:
-        """All open transactions of the sink, those of the committables among them."""
+    def checked(self, open_now: Mapping[SinkTransaction, float]) -> BatchCommit:
+        """All open transactions of the sink, and for how many seconds each may stay so."""
         own = {each.transaction: each for each in self.committables}
-        late = tuple(
-            each for key, each in own.items() if key not in open_now or open_now[key].left_s < self.least_left_s
-        )
+        late = tuple(each for key, each in own.items() if key not in open_now or open_now[key] < self.least_left_s)
         if late and not self.settles:
             return self.failed(CommitFailure.TIMED_OUT, late)
         return replace(self, phase=CommitPhase.DECIDE, leftovers=frozenset(open_now) - frozenset(own))

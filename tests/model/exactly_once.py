@@ -32,14 +32,13 @@ from sparkcohort.runtime.kafka.batch_commit import (
     CommitPhase,
     EndResult,
     NameUse,
-    OpenState,
 )
 from sparkcohort.runtime.kafka.decision import Committable, SinkDecision, SinkTransaction
 from sparkcohort.runtime.kafka.produce_messages import ProducerId
 
 QUERY: Final = "q"
 TASKS, ATTEMPTS = 2, 2
-LONG: Final = OpenState(60.0)
+LONG: Final = 60.0
 
 
 class Id(NamedTuple):

@@ -69,19 +69,19 @@ final class CommitProcess {
   /** The process's line, "" where it ends without one. */
   private String answer(String line) throws IOException, InterruptedException {
     boolean isNew = process == null || !process.isAlive();
-    Process asked = isNew ? start() : process;
+    Process committer = isNew ? start() : process;
     String lines = isNew ? Messages.JSON.writeValueAsString(options) + "\n" + line : line;
-    process = asked;
-    CompletableFuture<String> answer = CompletableFuture.supplyAsync(() -> exchange(asked, lines), CommitProcess::runApart);
+    process = committer;
+    CompletableFuture<String> answer = CompletableFuture.supplyAsync(() -> exchange(committer, lines), CommitProcess::runApart);
     try {
       return answer.get(MOST_S, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
       // A decision whose transactions stay open is lost after their time-out: the batch is committed before the process ends.
       process = null;
-      answer.thenRun(asked::destroy);
+      answer.thenRun(committer::destroy);
       throw e;
     } catch (TimeoutException | ExecutionException e) {
-      asked.destroyForcibly();
+      committer.destroyForcibly();
       throw new IOException("the process that commits it gave no answer for " + MOST_S + " s", e);
     }
   }
@@ -95,11 +95,11 @@ final class CommitProcess {
     }
   }
 
-  private static String exchange(Process asked, String lines) {
+  private static String exchange(Process committer, String lines) {
     try {
-      asked.getOutputStream().write(lines.getBytes(StandardCharsets.UTF_8));
-      asked.getOutputStream().flush();
-      return Objects.requireNonNullElse(asked.inputReader(StandardCharsets.UTF_8).readLine(), "");
+      committer.getOutputStream().write(lines.getBytes(StandardCharsets.UTF_8));
+      committer.getOutputStream().flush();
+      return Objects.requireNonNullElse(committer.inputReader(StandardCharsets.UTF_8).readLine(), "");
     } catch (IOException e) {
       LOG.debug("it has ended: {}", e.getMessage());
       return "";

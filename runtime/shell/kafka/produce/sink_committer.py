@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.batch_commit import BatchCommit, CommitPhase, EndResult, OpenState
+from sparkcohort.runtime.kafka.batch_commit import BatchCommit, CommitPhase, EndResult
 from sparkcohort.runtime.kafka.decision import (
     MOST_BYTES,
     TASK_SEPARATOR,
@@ -117,12 +117,11 @@ class SinkCommitter:
             log.warning("what attempts have left open stays so until its time-out: %s", error)
         return state.aborted()
 
-    def open_transactions(self, names: Iterable[str] = ()) -> dict[SinkTransaction, OpenState]:
-        """The open transactions of the sink's tasks, and of these ids."""
+    def open_transactions(self, names: Iterable[str] = ()) -> dict[SinkTransaction, float]:
+        """The open transactions of the sink's tasks, and of these ids; for how many seconds each may stay so."""
         listed = self._transactions.list_open(self._sink_id + TASK_SEPARATOR)
         described = self._transactions.describe({*listed, *names})
-        seconds_left = open_states(described.values(), time.time() * 1000)
-        return {transaction: OpenState(left_s) for transaction, left_s in seconds_left.items()}
+        return open_states(described.values(), time.time() * 1000)
 
     def _claim(self) -> None:
         """Have the control id's next epoch, and know the last decision: nobody else can have written one since."""
