@@ -44,11 +44,13 @@ def empty_panels(server: Prometheus) -> set[str]:
 def test_the_dashboard_is_red_and_the_alert_fires(broker: Broker, topic: str, port: int, tmp_path: Path) -> None:
     """No panel of a live query is empty; two scrapes after the driver's end its panels are red, and its alert fires."""
     broker.fill(topic, RECORDS, PARTITIONS)
+    broker.admin.create_topic(f"{topic}-copy", PARTITIONS)
+    sink = {"kafka.bootstrap.servers": broker.bootstrap, "topic": f"{topic}-copy"}
     with (
         Application(tmp_path / "app", master="local[2]") as app,
         alerting(tmp_path, port, scrape_s=SCRAPE_S) as server,
     ):
-        query = app.start("orders", options(broker, topic, metrics__port=port))
+        query = app.start("orders", options(broker, topic, metrics__port=port), sink=sink)
         query.wait_for_no_lag()
         wait_until(lambda: not empty_panels(server), 60, f"data in {empty_panels(server)}", every_s=1)
         state = interpolated(STATE_QUERY)
