@@ -32,6 +32,7 @@ from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.ranges import Missed, one_by
+from tests.kit.relay import Relay
 from tests.kit.waiting import wait_until
 
 TOPIC, PARTITIONS, RECORDS = "orders", 3, 300
@@ -60,6 +61,7 @@ class World:
         self.plans.register("p", [Slot(None, tuple(Range(TOPIC, p, 0, 10) for p in range(PARTITIONS)))])
         self.executors: list[subprocess.Popen[bytes]] = []
         self.agents: set[int] = set()
+        self.relay: Relay | None = None
 
     def _begin(self, settings: GroupSettings, before: groups.Group | None = None, port: int = 0) -> None:
         self.plans = PlanRegistry()
@@ -76,6 +78,10 @@ class World:
         settings = replace(self.coordinator.settings, first_generation=first_generation)
         self._begin(settings, before, self.port)
 
+    def be_behind_relay(self) -> None:
+        """Members that start from now on reach the coordinator by a relay, which a test can close: a server that stops serves its open streams."""
+        self.relay = Relay("127.0.0.1", self.server.port)
+
     def executor(self, name: str) -> Executor:
         """A process that lives until it is killed."""
         process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
@@ -91,7 +97,7 @@ class World:
             address=executor.address(self.run_id),
             executor=executor,
             host="127.0.0.1",
-            port=self.server.port,
+            port=self.relay.port if self.relay else self.server.port,
             credentials=self.authority.client,
             kafka={"bootstrap.servers": self.bootstrap},
             columns=self.columns,
@@ -162,6 +168,8 @@ class World:
         """Kill what is left."""
         self.coordinator.stop()
         self.server.stop(2)
+        if self.relay:
+            self.relay.close()
         for process in self.executors:
             process.kill()
             process.wait()

@@ -74,6 +74,9 @@ class Relay:
         """End all connections."""
         self._closed.set()
         self._flowing.set()
+        # close() alone leaves an accept that is under way, and with it one more connection.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
 

@@ -118,7 +118,8 @@ def _take_its_place(world: World, executor: Executor) -> None:
 
 
 def _vanish(world: World, _: Executor) -> None:
-    world.server.stop(0)
+    assert world.relay is not None
+    world.relay.close()
 
 
 @pytest.mark.timeout(240)
@@ -127,6 +128,7 @@ def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None])
     """Its sockets, threads and descriptors go with it; the others' members are the same ones, and their rows flow."""
     runs.more(1)
     ending, staying = runs.worlds
+    ending.be_behind_relay()
     process = runs.start(staying)
     flows(staying, runs.executor)
     member = staying.member(runs.executor)
@@ -135,7 +137,7 @@ def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None])
     flows(ending, runs.executor)
     end(ending, runs.executor)
 
-    wait_until(lambda: not sockets(runs.executor), 120, "its socket to be gone")
+    wait_until(lambda: not sockets(runs.executor), 30, "its socket to be gone")
     flows(staying, runs.executor)
     # A few of gRPC's and of callers stay with the process, whoever was the reason for them.
     wait_until(lambda: process.num_threads() <= threads + 5, 30, "its threads to be gone")
