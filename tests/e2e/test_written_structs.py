@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import message_factory
 from pyspark.sql import SparkSession
 
 from tests.kit.batch_reads import load, told
 from tests.kit.broker import Broker
+from tests.kit.protobuf_schemas import Proto, descriptor, enum, field, file_set, message
 from tests.kit.registry import serving
-from tests.kit.writes import LineStream, values, write
+from tests.kit.writes import LineStream, stored, values, write
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -39,6 +41,44 @@ def test_avro_with_a_registry_is_read_back(spark: SparkSession, broker: Broker, 
             f"rows for topic '{topic}' can't be written with option value.format=avro: value.id: 1 of 1 are null"
             in text
         )
+
+
+LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))
+MESSAGES = file_set(
+    message(
+        "Order",
+        field("id", 1, Proto.TYPE_INT64),
+        field("state", 2, Proto.TYPE_ENUM, type_name=".p.E"),
+        field("lines", 3, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Line"),
+        field("at", 4, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
+    ),
+    LINE,
+    enums=(enum(),),
+)
+
+
+def test_protobuf_is_read_back(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """By a registry's frame and without one, where Google's library reads it; a tombstone; what is no name of the enum ends the write."""
+    file = tmp_path / "orders.desc"
+    file.write_bytes(MESSAGES)
+    line = "named_struct('sku', CAST(id AS STRING), 'count', IF(id % 2 = 0, NULL, CAST(id AS INT)))"
+    order = f"named_struct('id', id, 'state', 'B', 'lines', array({line}), 'at', timestamp_millis(id))"
+    rows = spark.range(1, 50).selectExpr(f"IF(id = 5, NULL, {order}) AS value")
+    options: dict[str, Any] = {"value__format": "protobuf", "value__schema": str(file), "value__message": "p.Order"}
+    with serving() as registry:
+        for target, more in ((f"{topic}-plain", {}), (f"{topic}-framed", {"schema__registry__url": registry.url})):
+            broker.admin.create_topic(target)
+            write(rows, broker, "cohort", topic=target, **options, **more)
+            found = load(spark, broker, target, "cohort", **options, **more).select("value")
+            assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.collect()))
+    google = message_factory.GetMessageClass(descriptor(MESSAGES, "p.Order"))
+    read = [google.FromString(bytes(row.value)) for row in stored(spark, broker, f"{topic}-plain") if row.value]
+    assert sorted((each.id, each.state, each.lines[0].sku, each.at.nanos) for each in read) == [
+        (number, 1, str(number), number * 1_000_000) for number in range(1, 50) if number != 5
+    ]
+    other = spark.range(1).selectExpr("named_struct('id', id, 'state', 'Z') AS value")
+    text = told(lambda: write(other, broker, "cohort", topic=f"{topic}-plain", **options))
+    assert f"rows for topic '{topic}-plain' can't be written with option value.format=protobuf: value.state" in text
 
 
 def test_a_stream_of_json_is_that_of_to_json(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
