@@ -90,7 +90,9 @@ function renderWrites(root, writes) {
     return element;
   }));
   const waited = `The tasks of the last batch waited ${last.waited_s.toFixed(1)} s of ${last.tasks_s.toFixed(1)} s for brokers.`;
-  root.replaceChildren(table, make("p", "quiet", `${waited} Batches not written whole: ${whole.format(writes.failed_batches)}.`));
+  const lines = [`${waited} Batches not written whole: ${whole.format(writes.failed_batches)}.`];
+  if (writes.commits.committed) lines.push(`Transactions committed: ${whole.format(writes.commits.committed)}, aborted: ${whole.format(writes.commits.aborted)}.`);
+  root.replaceChildren(table, ...lines.map((line) => make("p", "quiet", line)));
 }
 
 function renderRebalances(status, show) {

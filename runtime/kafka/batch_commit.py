@@ -72,6 +72,9 @@ class BatchCommit:
     claims: int = 0
     decision: SinkDecision | None = None  # the last one in the topic, as far as is known
     leftovers: frozenset[SinkTransaction] = frozenset()  # open before the own decision, and not in it
+    left_s: float | None = (
+        None  # that the oldest committable had left at CHECK; None before it, and without committables
+    )
     failure: CommitFailure | None = None
     lost_committables: tuple[Committable, ...] = ()  # which TIMED_OUT and PARTLY_COMMITTED are about
 
@@ -100,7 +103,8 @@ class BatchCommit:
         late = tuple(each for key, each in own.items() if key not in open_now or open_now[key] < self.least_left_s)
         if late and not self.settles:
             return self.failed(CommitFailure.TIMED_OUT, late)
-        return replace(self, phase=CommitPhase.DECIDE, leftovers=frozenset(open_now) - frozenset(own))
+        left_s = min((open_now[key] for key in own if key in open_now), default=None)
+        return replace(self, phase=CommitPhase.DECIDE, leftovers=frozenset(open_now) - frozenset(own), left_s=left_s)
 
     @property
     def proposal(self) -> SinkDecision:

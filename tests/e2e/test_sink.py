@@ -90,13 +90,15 @@ def test_the_documented_copy(spark: SparkSession, broker: Broker, topic: str, tm
 
 @pytest.mark.skipif(not reader_jar(), reason="the jar counts (COHORT_READER)")
 def test_what_a_stream_has_written(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """By topic in Spark's progress, batch by batch; in the document, all of it, also after a restart of the query."""
+    """By topic in Spark's progress, batch by batch; in the document, all of it, also after a restart, with which it writes exactly once."""
     broker.fill(topic, 60, 1)
     broker.admin.create_topic(f"{topic}-out")
     for run, batches in enumerate(([40, 20], [30]), 1):
         source = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=40), tmp_path).load().select("key", "value")
         writer = source.writeStream.format("cohort").option("kafka.bootstrap.servers", broker.bootstrap)
         writer = writer.option("topic", f"{topic}-out").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        if run == 2:
+            writer = writer.option("delivery.guarantee", "exactly-once").option("sink.id", f"{topic}-out")
         query = writer.trigger(**ASAP).start()
         try:
             if run == 2:
@@ -107,6 +109,8 @@ def test_what_a_stream_has_written(spark: SparkSession, broker: Broker, topic: s
         finally:
             query.stop()
         assert [int(each[f"{topic}-out.rows"]) for each in metrics] == batches
+        assert [each.get("transactions") for each in metrics] == [None, None] if run == 1 else ["1"]
+        assert document["commits"]["committed"] == run - 1
         assert document["topics"][f"{topic}-out"]["bytes"] > 0
         assert 0 < document["last"]["waited_s"] < document["last"]["tasks_s"] < document["tasks_s"]
         assert document["failed_batches"] == 0

@@ -25,6 +25,7 @@ WRITES = {
     "tasks_s": 9.0,
     "failed_batches": 0,
     "last": {"waited_s": 0.1, "tasks_s": 0.5},
+    "commits": {"committed": 40, "aborted": 2, "commit_s": 1.25, "open_ratio": 0.01},
 }
 
 

@@ -1,5 +1,6 @@
 package sparkcohort;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -26,8 +27,8 @@ record CohortStreamingWrite(StreamingWrite python, StructType schema, Map<Struct
 
   @Override
   public void commit(long batch, WriterCommitMessage[] messages) {
-    commits.commit(batch, messages);
-    WriteTotals.ofQuery().addBatch(messages);
+    JsonNode figures = commits.commit(batch, messages);
+    WriteTotals.ofQuery().addBatch(messages, figures);
   }
 
   @Override

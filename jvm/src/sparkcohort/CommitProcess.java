@@ -1,5 +1,7 @@
 package sparkcohort;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
@@ -35,12 +37,15 @@ final class CommitProcess {
     this.options = options;
   }
 
-  /** Raises IllegalStateException with the user's text.  The tasks of an at-least-once sink have nothing to commit. */
-  void commit(long batch, WriterCommitMessage[] messages) {
+  /**
+   * The commit's figures (runtime/shell/driver/document.py, {@code SinkCommits}); none of an at-least-once sink, whose tasks have nothing to
+   * commit.  Raises IllegalStateException with the user's text.
+   */
+  JsonNode commit(long batch, WriterCommitMessage[] messages) {
     List<String> decisions = decisions(messages);
-    String error = "";
+    JsonNode figures = MissingNode.getInstance();
     try {
-      error = decisions.isEmpty() ? "" : error(Messages.JSON.writeValueAsString(decisions) + "\n");
+      figures = decisions.isEmpty() ? figures : figures(Messages.JSON.writeValueAsString(decisions) + "\n");
     } catch (InterruptedException e) {
       // The thread's flag stays down: with it Spark could not abort the batch, and would take query.stop() for a failure.
       throw new UncheckedIOException((IOException) new InterruptedIOException("the query is stopped").initCause(e));
@@ -48,13 +53,15 @@ final class CommitProcess {
       String unknown = "whether batch " + batch + " is committed is not known: " + e.getMessage() + ".  ";
       throw new IllegalStateException(unknown + "Start the query again: it goes on exactly once; the driver's log has what Python said", e);
     }
+    String error = figures.path("error").asText();
     if (!error.isEmpty()) {
       throw new IllegalStateException(error);
     }
+    return figures;
   }
 
-  /** What Python says of a batch, "" when it is committed. */
-  private String error(String line) throws IOException, InterruptedException {
+  /** What Python says of a batch: {@code error} is "" when it is committed. */
+  private JsonNode figures(String line) throws IOException, InterruptedException {
     String answer = answer(line);
     // With status 0 it ended idle, and has not taken this batch.
     if (answer.isEmpty() && process.waitFor(END_S, TimeUnit.SECONDS) && process.exitValue() == 0) {
@@ -63,7 +70,7 @@ final class CommitProcess {
     if (answer.isEmpty()) {
       throw new IOException("the process that commits it ended unexpectedly (" + process + ")");
     }
-    return Messages.JSON.readTree(answer).path("error").asText();
+    return Messages.JSON.readTree(answer);
   }
 
   /** The process's line, "" where it ends without one. */

@@ -1,6 +1,7 @@
 package sparkcohort;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
@@ -16,6 +17,10 @@ final class WriteTotals {
 
   private final Counts all = new Counts();
   private Counts last = new Counts();
+  private long committed;
+  private long aborted;
+  private double commitS;
+  private JsonNode lastCommit = MissingNode.getInstance(); // also of an at-least-once sink
   private long batches; // with those that failed
   private long failedBatches;
 
@@ -25,7 +30,8 @@ final class WriteTotals {
     return query == null ? new WriteTotals() : QUERIES.computeIfAbsent(query, missing -> new WriteTotals());
   }
 
-  void addBatch(WriterCommitMessage[] messages) {
+  /** {@code commit}: see {@link CommitProcess#commit}. */
+  void addBatch(WriterCommitMessage[] messages, JsonNode commit) {
     Counts batch = new Counts();
     for (WriterCommitMessage message : messages) {
       PythonSource.unpickle(
@@ -38,6 +44,10 @@ final class WriteTotals {
     }
     last = batch;
     batches++;
+    lastCommit = commit;
+    committed += commit.path("committed").asLong();
+    aborted += commit.path("aborted").asLong();
+    commitS += commit.path("commit_s").asDouble();
   }
 
   void addFailure() {
@@ -52,6 +62,10 @@ final class WriteTotals {
   /** The last batch, for a progress event. */
   Map<String, String> ofLastBatch() {
     Map<String, String> metrics = new TreeMap<>(Map.of("waitedSeconds", Double.toString(last.waitedS), "failedBatches", Long.toString(failedBatches)));
+    if (!lastCommit.isMissingNode()) {
+      metrics.put("transactions", lastCommit.path("committed").asText());
+      metrics.put("commitSeconds", lastCommit.path("commit_s").asText());
+    }
     last.topics.forEach((topic, counts) -> counts.forEach((name, count) -> metrics.put(topic + "." + name, count.toString())));
     return metrics;
   }
@@ -59,8 +73,11 @@ final class WriteTotals {
   /** For Python (runtime/shell/driver/document.py, {@code Writes}). */
   JsonNode json() {
     Map<String, Double> ofLast = Map.of("waited_s", last.waitedS, "tasks_s", last.tasksS);
+    Map<String, ?> commits =
+        Map.of("committed", committed, "aborted", aborted, "commit_s", commitS, "open_ratio", lastCommit.path("open_ratio").asDouble());
     return Messages.JSON.valueToTree(
-        Map.of("topics", all.topics, "waited_s", all.waitedS, "tasks_s", all.tasksS, "failed_batches", failedBatches, "last", ofLast));
+        Map.of(
+            "topics", all.topics, "waited_s", all.waitedS, "tasks_s", all.tasksS, "failed_batches", failedBatches, "last", ofLast, "commits", commits));
   }
 
   /** Rows, bytes, batches and retries by topic; how long tasks waited for brokers, and how long they took. */

@@ -123,12 +123,25 @@ class WriteTimes(TypedDict):
     tasks_s: float
 
 
+class SinkCommits(TypedDict):
+    """The transactions of an exactly-once sink, and the time of their commits; ``open_ratio``: of the last batch's oldest.
+
+    It is how long that was open at its commit, as a part of its time-out.
+    """
+
+    committed: int
+    aborted: int
+    commit_s: float
+    open_ratio: float
+
+
 class Writes(WriteTimes):
     """What the query has written by Cohort since its JVM began, by topic, and the times of its ``last`` batch."""
 
     topics: dict[str, WriteRow]
     failed_batches: int
     last: WriteTimes
+    commits: SinkCommits
 
 
 class Flow(TypedDict):

@@ -161,6 +161,11 @@ _SINK: Final = (
     _counter("sink_wait_seconds", "Time that the tasks which wrote them waited for brokers, summed over tasks"),
     _counter("sink_task_seconds", "Time that these tasks took, reading included"),
     _counter("sink_failed_batches", "Batches of the query that were not written whole: a failure, or a stop amid one"),
+    _counter(
+        "sink_transactions", "Transactions of an exactly-once sink; aborted: left by attempts and older runs", "result"
+    ),
+    _counter("sink_commit_seconds", "Time that the commits of its batches took"),
+    _gauge("sink_transaction_open_ratio", "Age of the last batch's oldest transaction at its commit, of its time-out"),
 )
 _MEMBERS: Final = (
     _gauge("member_info", "1 for each live member; the labels say where it is", "executor", "host"),

@@ -28,6 +28,13 @@ _LOADS: Final = {
     "bytes": "bytes_per_second",
     "backlog": "backlog",
 }
+_NOTHING_WRITTEN: Final[Status] = {
+    "topics": {},
+    "waited_s": 0,
+    "tasks_s": 0,
+    "failed_batches": 0,
+    "commits": {"committed": 0, "aborted": 0, "commit_s": 0, "open_ratio": 0},
+}
 _PROCESS: Final = {
     "cohort_process_resident_memory_bytes": "resident_bytes",
     "cohort_process_open_fds": "open_fds",
@@ -193,8 +200,8 @@ def _consumed(status: Status) -> dict[str, Samples]:
 
 
 def _written(status: Status) -> dict[str, Samples]:
-    writes = status["writes"] or {"topics": {}, "waited_s": 0, "tasks_s": 0, "failed_batches": 0}
-    topics = sorted(writes["topics"].items())
+    writes = status["writes"] or _NOTHING_WRITTEN
+    topics, commits = sorted(writes["topics"].items()), writes["commits"]
     return {
         **{
             f"cohort_sink_{name}_total": [((topic,), row[name]) for topic, row in topics]
@@ -203,6 +210,12 @@ def _written(status: Status) -> dict[str, Samples]:
         "cohort_sink_wait_seconds_total": [((), writes["waited_s"])],
         "cohort_sink_task_seconds_total": [((), writes["tasks_s"])],
         "cohort_sink_failed_batches_total": [((), writes["failed_batches"])],
+        "cohort_sink_transactions_total": [
+            (("committed",), commits["committed"]),
+            (("aborted",), commits["aborted"]),
+        ],
+        "cohort_sink_commit_seconds_total": [((), commits["commit_s"])],
+        "cohort_sink_transaction_open_ratio": [((), commits["open_ratio"])],
     }
 
 

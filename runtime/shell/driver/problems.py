@@ -20,6 +20,8 @@ Status = Mapping[str, Any]
 LAST_S: Final = 600.0
 """How long an event that is counted is shown after its last time."""
 UNSTABLE_MS, OVERDUE_MS, HANGING_MS, OLD_S = 10_000, 60_000, 60_000, 60
+NEAR_TIMEOUT: Final = 0.5
+"""Of a sink's transactions, how much of their time-out has passed."""
 
 
 class Finding(NamedTuple):
@@ -143,6 +145,9 @@ def _writes(status: Status) -> Iterator[Finding]:
     if last["waited_s"] > last["tasks_s"] / 2 and behind_s > OLD_S:
         words = f"The tasks of the last batch waited {last['waited_s']:.1f} s of {last['tasks_s']:.1f} s for brokers."
         yield Finding("CohortSinkWaiting", "", words)
+    if (ratio := writes["commits"]["open_ratio"]) > NEAR_TIMEOUT:
+        words = f"The last batch's transactions were open for {ratio:.0%} of kafka.transaction.timeout.ms."
+        yield Finding("CohortSinkTransactionsOld", "", words)
 
 
 def _events(status: Status) -> Iterator[Finding]:

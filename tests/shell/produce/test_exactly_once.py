@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -282,11 +283,17 @@ def tell(process: subprocess.Popen[str], what: Any) -> None:
     process.stdin.flush()
 
 
-def error_of(process: subprocess.Popen[str], decisions: Sequence[bytes]) -> str:
+def answer_of(process: subprocess.Popen[str], decisions: Sequence[bytes]) -> dict[str, Any]:
     """What it says of a batch."""
     tell(process, [each.decode() for each in decisions])
     assert process.stdout is not None
-    error: str = json.loads(process.stdout.readline())["error"]
+    answer: dict[str, Any] = json.loads(process.stdout.readline())
+    return answer
+
+
+def error_of(process: subprocess.Popen[str], decisions: Sequence[bytes]) -> str:
+    """Why it could not be committed."""
+    error: str = answer_of(process, decisions)["error"]
     return error
 
 
@@ -303,6 +310,21 @@ def test_a_process_commits_one_batch_after_another(sink: Sink) -> None:
         assert process.wait(30) == 0
     sink.shows(0, 1, 2)
     assert sink.open_names() == set()
+
+
+def test_a_process_counts_transactions(sink: Sink) -> None:
+    """Those that it has committed, those of an attempt that it has aborted, and how near the oldest was to its time-out."""
+    with commit_process(sink) as process:
+        attempt, tasks = sink.tasks(0), sink.tasks(0)
+        began_at = time.monotonic()
+        answer = answer_of(process, tasks)
+        committed = joined_decision(tasks).committables
+        assert (answer["committed"], answer["aborted"]) == (len(committed), len(joined_decision(attempt).committables))
+        assert 0 < answer["commit_s"] < time.monotonic() - began_at
+        assert 0 < answer["open_ratio"] < 0.5
+        again = answer_of(process, tasks)
+        assert (again["committed"], again["aborted"], again["open_ratio"]) == (len(committed), 0, 0)
+    sink.shows(0)
 
 
 def test_a_process_ends_with_the_first_error(sink: Sink) -> None:

@@ -37,6 +37,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "CohortCommitsFail": ({"commits": {**COMMITS, "failures": 1, "pending_ms": 0}}, {}, 0),
     "CohortAgentsTimeOut": ({"audit": {**AUDIT, "agent_timeouts": 1}}, {}, 0),
     "CohortSinkFailing": ({"writes": {**WRITES, "failed_batches": 1}}, {}, 0),
+    "CohortSinkTransactionsOld": ({"writes": {**WRITES, "commits": {**WRITES["commits"], "open_ratio": 0.6}}}, {}, 0),
     "CohortSinkWaiting": ({"writes": {**WRITES, "last": {"waited_s": 3.0, "tasks_s": 5.0}}}, {"lag_seconds": 61}, 0),
 }
 NOT_OF_NOW = {"CohortDriverGone", "CohortLagGrows", "CohortRebalancesOften", "CohortMemberFlapping"}

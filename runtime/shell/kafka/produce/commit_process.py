@@ -1,8 +1,8 @@
 """Commits the batches of one exactly-once stream, and keeps its connections: a process on the driver's host (CommitProcess.java).
 
 ``python -m …commit_process``.  The first line of its input is a JSON object, the options of the write, which may have secrets.  Each
-line after it is a batch, a JSON array of its tasks' decisions (``WrittenRows.decision``), and is answered with a line,
-``{"error": ""}`` or the error's text.  Nothing is asked before an answer.
+line after it is a batch, a JSON array of its tasks' decisions (``WrittenRows.decision``), and is answered with a line, a JSON object:
+``error``, "" or the error's text, and the figures of its commit (``SinkCommits``).  Nothing is asked before an answer.
 
 The process ends with its input, after an error, and when no batch has come for a minute: the next batch starts another one.  Its exit
 status is 0 only if it has answered every batch that it took, so that the JVM knows whether to ask another process.
@@ -14,9 +14,10 @@ import json
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.kafka.decision import joined_decision
@@ -58,21 +59,27 @@ def commit_batches(lines: Iterator[bytes], answers: TextIO) -> None:
     options = parse_sink(json.loads(options_line))
     with closing(SinkCommitter(options.producer, options.sink_id, options.state_topic)) as committer:
         for line in lines:
-            error = _commit(committer, json.loads(line))
-            answers.write(json.dumps({"error": error}) + "\n")
+            answer = _commit(committer, json.loads(line), options.producer.transaction_ms / 1000)
+            answers.write(json.dumps(answer) + "\n")
             answers.flush()
-            if error:
+            if answer["error"]:
                 return
 
 
-def _commit(committer: SinkCommitter, decisions: list[str]) -> str:
-    """Commit a batch; the error's text for the user, "" when it is committed."""
-    batch = joined_decision([each.encode() for each in decisions])
+def _commit(committer: SinkCommitter, decisions: list[str], timeout_s: float) -> dict[str, Any]:
+    """Commit a batch; the answer to it."""
+    began_at, batch = time.monotonic(), joined_decision([each.encode() for each in decisions])
     try:
-        committer.commit(batch)
+        commit = committer.commit(batch)
     except CohortError as error:
-        return named(error.error, str(error))
-    return ""
+        return {"error": named(error.error, str(error))}
+    return {
+        "error": "",
+        "committed": len(batch.committables),
+        "aborted": len(commit.leftovers),
+        "commit_s": time.monotonic() - began_at,
+        "open_ratio": 0.0 if commit.left_s is None else 1 - commit.left_s / timeout_s,
+    }
 
 
 if __name__ == "__main__":
