@@ -95,17 +95,17 @@ def decode_decision(value: bytes) -> SinkDecision:
     """
     try:
         fields = json.loads(value)
+        if type(fields["format"]) is int and fields["format"] > FORMAT:
+            raise MalformedDecision(f"its format is newer than {FORMAT}, which this version of Cohort knows")
         if fields["format"] != FORMAT:
-            raise MalformedDecision(f"its format is {fields['format']!r}, and this version of Cohort knows {FORMAT}")
+            raise ValueError  # noqa: TRY301  as whatever else is none
         transactions = tuple(map(_committable, fields["transactions"]))
-        decision = SinkDecision(fields["query"], fields["batch"], transactions, fields["run"])
+        run, query = _text(fields["run"]), _text(fields["query"])
+        return SinkDecision(query, _number(fields["batch"], 64), transactions, run)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise (
             error if isinstance(error, MalformedDecision) else MalformedDecision("it is no decision of a sink")
         ) from None
-    if type(decision.query) is not str or type(decision.run) is not str or type(decision.batch) is not int:
-        raise MalformedDecision("it is no decision of a sink")
-    return decision
 
 
 def joined_decision(parts: Sequence[bytes]) -> SinkDecision:
@@ -117,9 +117,23 @@ def joined_decision(parts: Sequence[bytes]) -> SinkDecision:
 
 def _committable(fields: Mapping[str, Any]) -> Committable:
     producer_id, epoch = fields["producer"]
-    ranges = tuple(WrittenRange(*each) for each in fields["ranges"])
-    name = fields["id"]
-    numbers = (producer_id, epoch, *(number for each in ranges for number in each[1:]))
-    if type(name) is not str or any(type(number) is not int for number in numbers):
-        raise MalformedDecision("it is no decision of a sink")
-    return Committable(SinkTransaction(name, ProducerId(producer_id, epoch)), ranges)
+    producer = ProducerId(_number(producer_id, 64), _number(epoch, 16))
+    ranges = tuple(
+        WrittenRange(_text(topic), _number(partition, 32), *(_number(number, 64) for number in numbers))
+        for topic, partition, *numbers in fields["ranges"]
+    )
+    return Committable(SinkTransaction(_text(fields["id"]), producer), ranges)
+
+
+def _text(value: Any) -> str:
+    """A text as Kafka's protocol can have it: whole characters, up to the bytes that its length of 16 bits can tell."""
+    if type(value) is not str or len(value.encode()) >= 1 << 15:
+        raise ValueError
+    return value
+
+
+def _number(value: Any, bits: int) -> int:
+    """A signed number of so many bits; JSON's have no bound."""
+    if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError
+    return value

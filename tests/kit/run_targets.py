@@ -14,6 +14,18 @@ from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.group import journal, validation
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.kafka.cluster_messages import assigned_partitions
+from sparkcohort.runtime.kafka.decision import (
+    Committable,
+    MalformedDecision,
+    SinkDecision,
+    SinkTransaction,
+    WrittenRange,
+    decode_decision,
+    encode_decision,
+    joined_decision,
+)
+from sparkcohort.runtime.kafka.produce_messages import ProducerId
+from sparkcohort.runtime.kafka.transaction_messages import EndQuestion
 from sparkcohort.runtime.protocol import calls, offsets_json
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
@@ -106,6 +118,28 @@ def task_request(data: bytes) -> None:
                 continue
         except task_requests.InvalidRequest as error:
             assert str(error).isprintable() and len(str(error)) < 500
+
+
+# --- the sink's topic ------------------------------------------------------------------------------
+
+DECISION = SinkDecision(
+    "q", 3, (Committable(SinkTransaction("s/ü", ProducerId(2**62, 32_767)), (WrittenRange("t", 0, 5, 6, 2),)),), "run"
+)
+
+
+def decisions(data: bytes) -> None:
+    """A decision, which is written and read as it was, and whose transactions can be ended and looked for; or MalformedDecision."""
+    try:
+        found = decode_decision(data)
+    except MalformedDecision as error:
+        assert str(error).isprintable() and len(str(error)) < 80
+        return
+    assert decode_decision(encode_decision(found)) == joined_decision([data]) == found
+    for committable in found.committables:
+        EndQuestion(committable.transaction, commit=True).body()
+        for written in committable.ranges:
+            assert str(TopicPartition(written.topic, written.partition))
+            assert max(map(abs, written[1:])) <= 2**63
 
 
 # --- checkpoints and options ----------------------------------------------------------------------
@@ -237,6 +271,7 @@ TARGETS = (
     Target("calls", run_calls, _calls, KEYS),
     Target("task_request", task_request, _requests, (*KEYS, b'{"token": "token"')),
     Target("offsets", offsets, lambda: [OFFSETS.encode()]),
+    Target("decision", decisions, lambda: [encode_decision(DECISION)], (b'"transactions"', b'"format"', b'"batch"')),
     Target("checkpoint", checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
     Target("journal", journals, _journals, tuple(kind.__name__.encode() for kind in r.GroupRecord.__subclasses__())),
     Target(

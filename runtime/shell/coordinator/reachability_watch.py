@@ -21,8 +21,8 @@ log = logging.getLogger("sparkcohort.reachability")
 
 PROBE_S: Final = 1.5
 """How long the driver waits for a leader: the agent that reported it waits for the driver's answer."""
-CONFIRM_MS: Final = 2_000
-"""A leader that was away for all answers all of them again within so long."""
+CONFIRM_MS: Final = 4_000
+"""A leader that was away for all answers all of them again within so long, also while its host is busy with its start."""
 PAUSE_MS: Final = 5_000
 """After a probe that some leader left unanswered: one that is down answers no member either."""
 
