@@ -1,6 +1,7 @@
 """A task's transaction: under a transactional id of this worker that is free, begun before the first row, left open.
 
-A worker keeps its ids: a new one for each batch would be 7 days in the memory of Kafka's coordinators.
+A worker keeps its ids: a new one for each batch would be 7 days in the memory of Kafka's coordinators.  It gives up that of a task
+that failed, or whose transaction was ended while it wrote.
 """
 
 from __future__ import annotations
@@ -27,23 +28,33 @@ if TYPE_CHECKING:
 
 MOST_SINKS: Final = 64
 _uses: dict[tuple[str, str], list[NameUse]] = {}
-"""The ids of this worker, by sink and query."""
+"""The ids of this worker that can be used again, by sink and query."""
 
 
 def take_name(sink_id: str, query: str, batch: int, new_word: Callable[[], str] = lambda: uuid.uuid4().hex) -> str:
-    """An id that no decision may name: one used two batches ago, or a new one.
+    """An id that no decision may name: one used two batches ago, or a new one.  It is this task's until ``give_back``.
 
     >>> words = iter("abc").__next__
-    >>> [take_name("s", "q", batch, words) for batch in (5, 5, 6, 7, 7, 8)]
+    >>> def used(batch: int) -> str:
+    ...     name = take_name("s", "q", batch, words)
+    ...     give_back("s", "q", NameUse(name, batch))
+    ...     return name
+    >>> [used(batch) for batch in (5, 5, 6, 7, 7, 8)]
     ['s/a', 's/b', 's/c', 's/a', 's/b', 's/c']
     """
+    uses = _uses.get((sink_id, query), [])
+    free = next((use for use in uses if is_free(use, batch)), None)
+    if free is None:
+        return f"{sink_id}{TASK_SEPARATOR}{new_word()}"
+    uses.remove(free)
+    return free.name
+
+
+def give_back(sink_id: str, query: str, use: NameUse) -> None:
+    """An id can be used again, once it has rested: its transaction was open after its last write."""
     if (sink_id, query) not in _uses and len(_uses) >= MOST_SINKS:
         _uses.pop(next(iter(_uses)))
-    uses = _uses.setdefault((sink_id, query), [])
-    free = next((use for use in uses if is_free(use, batch)), None)
-    name = free.name if free is not None else f"{sink_id}{TASK_SEPARATOR}{new_word()}"
-    uses[:] = [*(use for use in uses if use is not free), NameUse(name, batch)]
-    return name
+    _uses.setdefault((sink_id, query), []).append(use)
 
 
 class TaskTransaction:
@@ -76,9 +87,16 @@ class TaskTransaction:
             self._transaction = producer.begin(name, self._options.producer.transaction_ms)
 
     def decision(self, producer: Producer) -> bytes:
-        """What the driver is told, after a flush."""
-        own = (Committable(self._transaction, producer.written_ranges()),) if self._transaction is not None else ()
-        return encode_decision(SinkDecision(self._query, self._batch, own, self._run))
+        """What the driver is told, after a flush.  Raises ProduceError."""
+        if self._transaction is None:
+            return encode_decision(SinkDecision(self._query, self._batch, (), self._run))
+        # A leader that asks no coordinator (before KIP-890) lets an ended transaction go on with what comes late, and the next
+        # marker of this producer ends that, too: a commit of the id's next transaction would make it visible.
+        if producer.is_open(self._transaction):
+            use = NameUse(self._transaction.name, self._batch)
+            give_back(self._options.sink_id, self._query, use)
+        own = Committable(self._transaction, producer.written_ranges())
+        return encode_decision(SinkDecision(self._query, self._batch, (own,), self._run))
 
 
 _PROPERTIES: Final = ("sql.streaming.queryId", "streaming.sql.batchId")

@@ -143,7 +143,7 @@ def lost_of(decision: SinkDecision | None, results: Mapping[SinkTransaction, End
 
 
 class NameUse(NamedTuple):
-    """A transactional id of this process, and the last batch that it was used for."""
+    """A transactional id of this process, and the last batch that it was used for; its transaction was open after its last write."""
 
     name: str
     batch: int

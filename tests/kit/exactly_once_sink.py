@@ -45,13 +45,17 @@ class Attempt:
         self._transaction.begin(self._producer)
 
     def write(self) -> bytes:
-        """All its rows, acknowledged; its message to the driver."""
+        """All its rows, acknowledged; its message to the driver, behind which it writes nothing."""
+        self.write_rows()
+        return self._transaction.decision(self._producer)
+
+    def write_rows(self) -> None:
+        """Its rows, acknowledged."""
         values = [f"{self._batch}:{self._task}:{row}".encode() for row in range(ROWS)]
         partitions = pa.array([row % PARTITIONS for row in range(ROWS)], pa.int32())
         rows = {"topic": [self._options.topic] * ROWS, "partition": partitions, "value": values}
         self._producer.write(pa.RecordBatch.from_pydict(rows))
         self._producer.flush()
-        return self._transaction.decision(self._producer)
 
     def die(self) -> None:
         """Its connections are closed, and its transaction stays open."""

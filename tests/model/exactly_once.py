@@ -4,6 +4,10 @@ The drivers' commits are the product's (``batch_commit``), and so is the rule wh
 its transaction coordinator is for clients of transaction version 1: InitProducerId aborts what is open and begins an epoch; EndTxn
 compares producer and epoch, and says the same again when it is asked again; a time-out aborts, and begins an epoch.
 
+Its leaders ask the coordinator whether a partition is part of a transaction (KIP-890), or do not (``checks``): then what an attempt
+writes after its transaction's end begins another one that the coordinator knows nothing of, and that the next marker of this producer
+ends, whatever its epoch.
+
 Anybody may stop at any step, for good or until later: a driver, or an attempt, that is not moved for a while is frozen, one that is
 never moved again is dead.  The second driver may start in any state, beside the first.  A task that has woken writes what it had to
 write.  The partitions that a transaction wrote to become visible one by one in Kafka; here a transaction stands for them.
@@ -37,7 +41,8 @@ from sparkcohort.runtime.kafka.decision import Committable, SinkDecision, SinkTr
 from sparkcohort.runtime.kafka.produce_messages import ProducerId
 
 QUERY: Final = "q"
-TASKS, ATTEMPTS = 2, 2
+TASKS, ATTEMPTS, IDS = 2, 2, 3
+NEVER: Final = 1 << 30
 LONG: Final = 60.0
 
 
@@ -47,16 +52,17 @@ class Id(NamedTuple):
     epoch: int = 0
     status: str = "empty"  # open, committed, aborted
     rows: tuple[int, int] | None = None
+    late: tuple[int, int] | None = None  # written after the end, to a leader that does not check
 
 
 class Attempt(NamedTuple):
     """A worker that runs attempts of one task: which batch, and how far; ``uses`` are the last batches of its ids."""
 
     batch: int = 0
-    stage: str = "idle"  # begun, written, refused
+    stage: str = "idle"  # begun, half, written, refused
     which: int = 0  # of its ids
     epoch: int = 0
-    uses: tuple[int, ...] = (-9, -9)
+    uses: tuple[int, ...] = (-9, -9, -9)
 
 
 class Driver(NamedTuple):
@@ -89,14 +95,16 @@ class Explorer:
     """Breadth first; AssertionError where a law is broken.
 
     Rules that can be left out, each of which has to break a law: ``rest`` of ids, the ``run`` and the ``batch`` that are compared
-    before a decision, ``check`` of open
-    transactions, ``fenced`` decisions.
+    before a decision, ``check`` of open transactions, ``fenced`` decisions, and without ``checks`` that an id is used again only if its
+    transaction was ``open`` after the last write.
     """
 
     batches: int = 2
     time_outs: int = 1
     drivers: int = 2
     retries: bool = True  # second attempts
+    checks: bool = True  # of leaders
+    tasks: int = TASKS
     broken: str = ""
     seen: set[int] = field(default_factory=set)
     ends: set[str] = field(default_factory=set)  # how drivers have ended
@@ -104,7 +112,7 @@ class Explorer:
     def explore(self, most: int | None = None) -> int:
         """All states, or the first ``most``; returns how many."""
         first = World(
-            (Id(),) * (self.drivers * TASKS * ATTEMPTS * 2),
+            (Id(),) * (self.drivers * TASKS * ATTEMPTS * IDS),
             (Driver(),) * self.drivers,
             (0,) * ((self.batches + 1) * TASKS),
             time_outs=self.time_outs,
@@ -125,10 +133,10 @@ class Explorer:
         """The laws."""
         decided = max(world.decision.batch, 0) if world.decision is not None else 0
         for place, count in enumerate(world.visible):
-            batch = place // TASKS
+            batch, task = divmod(place, TASKS)
             assert count <= 1, f"rows are visible twice, after: {label}"
             assert not count or batch <= decided, f"rows are visible and not decided, after: {label}"
-            assert count or not 0 < batch <= world.logged, f"rows are lost, after: {label}"
+            assert count or task >= self.tasks or not 0 < batch <= world.logged, f"rows are lost, after: {label}"
         for each in world.decision.committables if world.decision is not None and not world.struck else ():
             entry = world.ids[int(each.transaction.name)]
             is_whole = entry.epoch == each.transaction.producer.epoch and entry.status in ("open", "committed")
@@ -176,21 +184,28 @@ class Explorer:
 
     def attempt_moves(self, world: World, number: int, driver: Driver) -> Iterator[tuple[str, World]]:
         """An attempt begins a transaction, or writes: also one whose driver has gone on."""
-        for place, attempt in enumerate(driver.attempts):
+        for place, attempt in enumerate(driver.attempts[: self.tasks * ATTEMPTS]):
             label = f"driver {number} attempt {place}"
-            if attempt.stage == "begun":
-                where = self._id_place(number, place, attempt.which)
-                entry = world.ids[where]
-                is_fenced = entry.epoch != attempt.epoch or entry.status != "empty"  # KIP-890: verified by the leader
-                if not is_fenced:
-                    rows = attempt.batch, place // ATTEMPTS
-                    world_ids = _put(world.ids, where, entry._replace(status="open", rows=rows))
-                else:
-                    world_ids = world.ids
-                after = attempt._replace(stage="refused" if is_fenced else "written")
-                yield f"{label} writes", _with_attempt(world._replace(ids=world_ids), number, place, after)
+            if attempt.stage in ("begun", "half"):
+                yield f"{label} writes", self._write(world, number, place, attempt)
             elif driver.stage == "tasks" and self._may_begin(driver, place):
                 yield f"{label} begins", self._begin(world, number, place, attempt, driver.batch)
+
+    def _write(self, world: World, number: int, place: int, attempt: Attempt) -> World:
+        """All that it has to write; without checks a part, and then the rest."""
+        where, rows = self._id_place(number, place, attempt.which), (attempt.batch, place // ATTEMPTS)
+        entry, status = world.ids[where], "empty" if attempt.stage == "begun" else "open"
+        is_over = entry.epoch == attempt.epoch and entry.status in ("aborted", "committed")
+        after = attempt._replace(stage="half" if attempt.stage == "begun" and not self.checks else "written")
+        if (entry.epoch, entry.status) == (attempt.epoch, status):
+            entry = entry._replace(status="open", rows=rows)
+        elif is_over and attempt.stage == "half":
+            entry = entry._replace(late=rows)
+            if self.broken != "open":
+                after = after._replace(uses=_put(after.uses, after.which, NEVER))
+        else:
+            after = attempt._replace(stage="refused", uses=_put(after.uses, after.which, NEVER))
+        return _with_attempt(world._replace(ids=_put(world.ids, where, entry)), number, place, after)
 
     def _may_begin(self, driver: Driver, place: int) -> bool:
         attempt = driver.attempts[place]
@@ -205,8 +220,10 @@ class Explorer:
         where = self._id_place(number, place, which)
         entry = world.ids[where]
         status = "empty"
-        ids = _put(world.ids, where, Id(entry.epoch + 1, status, None))
+        ids = _put(world.ids, where, Id(entry.epoch + 1, status, None, entry.late))
         uses = _put(attempt.uses, which, batch)
+        if attempt.stage in ("begun", "half") and self.broken != "open":  # given up: nobody has looked
+            uses = _put(uses, attempt.which, NEVER)
         after = Attempt(batch, "begun", which, entry.epoch + 1, uses)
         return _with_attempt(world._replace(ids=ids), number, place, after)
 
@@ -214,7 +231,7 @@ class Explorer:
         return self.broken == "rest" or batch_commit.is_free(NameUse("", last), batch)
 
     def _id_place(self, number: int, place: int, which: int) -> int:
-        return (number * TASKS * ATTEMPTS + place) * 2 + which
+        return (number * TASKS * ATTEMPTS + place) * IDS + which
 
     def driver_moves(self, world: World, number: int, driver: Driver) -> Iterator[tuple[str, World]]:
         """The next step of a driver."""
@@ -239,7 +256,7 @@ class Explorer:
                 for place, attempt in enumerate(driver.attempts)
                 if place // ATTEMPTS == task and (attempt.batch, attempt.stage) == (driver.batch, "written")
             ]
-            for task in range(TASKS)
+            for task in range(self.tasks)
         ]
         return itertools.product(*choices)
 
@@ -307,11 +324,12 @@ def _end_first(world: World, number: int, driver: Driver, *, commit: bool) -> Wo
     is_same = entry.epoch == transaction.producer.epoch
     if is_same and entry.status == "open":
         visible = world.visible
-        if commit and entry.rows is not None:
-            where = entry.rows[0] * TASKS + entry.rows[1]
-            visible = _put(visible, where, visible[where] + 1)
+        for rows in (entry.rows, entry.late) if commit else ():
+            if rows is not None:
+                where = rows[0] * TASKS + rows[1]
+                visible = _put(visible, where, visible[where] + 1)
         status = "committed" if commit else "aborted"
-        world = world._replace(ids=_put(world.ids, place, entry._replace(status=status)), visible=visible)
+        world = world._replace(ids=_put(world.ids, place, entry._replace(status=status, late=None)), visible=visible)
     is_ended = is_same and (entry.status == "open" or (entry.status == "committed") == commit)
     result = transaction, EndResult.ENDED if is_ended else EndResult.REFUSED
     return _with_driver(world, number, driver._replace(todo=driver.todo[1:], results=(*driver.results, result)))
@@ -355,13 +373,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--time-outs", type=int, default=1)
+    parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--drivers", type=int, default=2)
     parser.add_argument("--no-retries", action="store_true", help="one attempt of each task")
-    parser.add_argument("--without", default="", help="a rule to leave out: rest, run, batch, check, fenced")
+    parser.add_argument(
+        "--no-checks", action="store_true", help="leaders that don't ask coordinators (before Kafka 3.6)"
+    )
+    parser.add_argument("--without", default="", help="a rule to leave out: rest, run, batch, check, fenced, open")
     parser.add_argument("--most", type=int, help="states to look at")
     arguments = parser.parse_args()
     explorer = Explorer(
-        arguments.batches, arguments.time_outs, arguments.drivers, not arguments.no_retries, arguments.without
+        batches=arguments.batches,
+        time_outs=arguments.time_outs,
+        drivers=arguments.drivers,
+        retries=not arguments.no_retries,
+        checks=not arguments.no_checks,
+        tasks=arguments.tasks,
+        broken=arguments.without,
     )
     began = time.monotonic()
     count = explorer.explore(arguments.most)

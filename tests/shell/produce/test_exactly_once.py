@@ -26,7 +26,7 @@ from sparkcohort.streaming.exactly_once import TaskTransaction
 from tests.kit.broker import Broker
 from tests.kit.exactly_once_sink import QUERY, Sink, committer_of, go_on, run
 from tests.kit.tier import of_tier
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import hold_for, wait_until
 from tests.kit.written_records import WrittenRecords
 
 WITHOUT_CHECKS = "without KIP-890's checks"
@@ -99,13 +99,17 @@ def test_row_2_two_attempts_end_well(sink: Sink) -> None:
 def test_row_3_a_frozen_attempt_wakes_in_a_later_batch(sink: Sink) -> None:
     """Its transaction was aborted with its batch's commit: what it writes is refused."""
     frozen = sink.attempt(0, 0)
-    frozen.write()
+    frozen.write_rows()
     sink.batch(0)
     sink.batch(1)
     if not sink.has_checks:
         frozen.write()  # its leader lets it begin again what nobody will end: readers stand still there, and read nothing wrong
-        sink.batch(2)
+        frozen.die()
+        for batch in (2, 3, 4):  # which use ids again
+            sink.batch(batch)
         sink.shows(0, 1)
+        seen = sink.seen()
+        hold_for(lambda: sink.seen() == seen, 2, "nothing of it becomes visible")
         return
     with pytest.raises(CohortError):
         frozen.write()

@@ -31,6 +31,14 @@ def test_all_states(setting: dict[str, Any], least: int) -> None:
     assert Explorer(**setting).explore() >= least
 
 
+def test_leaders_that_do_not_check() -> None:
+    """What a frozen attempt writes to them becomes visible by no commit of another batch; it would, without the look behind its last write."""
+    setting: dict[str, Any] = {"batches": 3, "drivers": 1, "tasks": 1, "time_outs": 0, "checks": False}
+    assert Explorer(**setting).explore() > 4_000
+    with pytest.raises(AssertionError, match="visible twice"):
+        Explorer(**setting, broken="open").explore()
+
+
 CONTROLS = {"rest": 0, "run": 0, "batch": 0, "check": 1, "fenced": 0}
 """Rules that are left out, and how many time-outs show it."""
 

@@ -14,6 +14,7 @@ from tools.bench import report
 from tools.bench.figures import Bound, Samples
 from tools.bench.source import (
     drain,
+    exactly_once,
     gap,
     isolation,
     latency,
@@ -39,6 +40,7 @@ PARTS: dict[str, Part] = {
     "isolation": isolation,
     "many": many,
     "sink": sink,
+    "exactly-once": exactly_once,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
 FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -155,20 +156,23 @@ def _copies(world: World, bench: Bench) -> list[Sample]:
     bench.broker.admin.create_topic("sink-from", topics.PARTITIONS)
     for peer in peers:
         say(f"warming up: {peer.name}, {COPY}")
-        _copy(bench, peer, world.plan.stretch_s / 2)
+        copied_while(bench, peer, world.plan.stretch_s / 2)
     for peer in order(peers, world.plan.rounds):
-        figures = _copy(bench, peer, world.plan.stretch_s)
+        figures = copied_while(bench, peer, world.plan.stretch_s)
         found.append(Sample(COPY, peer.name, figures))
         say(f"{COPY}, {peer.name}: {', '.join(f'{name} {value:.0f}' for name, value in figures.items())}")
     return found
 
 
-def _copy(bench: Bench, peer: Peer, seconds: float) -> dict[str, float]:
+def copied_while(
+    bench: Bench, peer: Peer, seconds: float, options: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Copy what comes at a low rate for so long, with these options of the write: milliseconds to a ``read_committed`` consumer, and of a batch."""
     topic, bootstrap = f"sink-to-{time.monotonic_ns()}", bench.broker.bootstrap
     bench.broker.admin.create_topic(topic, topics.PARTITIONS)
     frame = bench.read(peer, "sink-from", startingOffsets="latest")
     frame = frame.selectExpr("key", "cast(unix_millis(timestamp) as string) as value")
-    asked = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    asked = {"kafka.bootstrap.servers": bootstrap, "topic": topic, **(options or {})}
     writer = frame.writeStream.format(peer.format).options(**asked)
     with (
         Load(bootstrap, "sink-from", topics.PARTITIONS, RATE),
@@ -177,12 +181,13 @@ def _copy(bench: Bench, peer: Peer, seconds: float) -> dict[str, float]:
     ):
         bench.await_batches(query, UNMEASURED, PATIENCE_S)
         bench.wait(query, lambda: False, UNMEASURED_S)
-        unmeasured = len(taken_ms)
+        unmeasured, first = len(taken_ms), bench.progress.count(query)
         bench.wait(query, lambda: False, seconds)
         taken = [(value, 1.0) for value in taken_ms[unmeasured:]]
     if len(taken) < RATE * seconds / 2:
         raise BenchError(f"{peer.name}, {COPY}: only {len(taken)} records within {seconds:g} s")
-    return {name: percentile(taken, share) for name, share in SHARES.items()}
+    batch_ms = median(batch.seconds * 1000 for batch in bench.progress.batches(query)[first:])
+    return {name: percentile(taken, share) for name, share in SHARES.items()} | {"batch_ms": batch_ms}
 
 
 # --- without Spark ------------------------------------------------------------------------------

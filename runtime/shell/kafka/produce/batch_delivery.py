@@ -154,6 +154,14 @@ class BatchDelivery:
             queue.begin()
         return self._transaction
 
+    def is_open(self, transaction: SinkTransaction) -> bool:
+        """Whether it is neither ended nor followed by another one of its id."""
+        assert self._transactions is not None  # noqa: S101  see begin
+        try:
+            return self._transactions.is_open(transaction)
+        except ProduceError as error:
+            raise self.fail(error) from None
+
     def written_ranges(self) -> tuple[WrittenRange, ...]:
         """What the transaction has had acknowledged."""
         return tuple(

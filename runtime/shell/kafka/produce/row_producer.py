@@ -45,6 +45,10 @@ class Producer:
         """
         return self._transactional().begin(name, timeout_ms)
 
+    def is_open(self, transaction: SinkTransaction) -> bool:
+        """Whether its coordinator still has it as begun, with rows.  Raises ProduceError."""
+        return self._transactional().is_open(transaction)
+
     def written_ranges(self) -> tuple[WrittenRange, ...]:
         """What the transaction has had acknowledged, by partition."""
         return self._transactional().written_ranges()

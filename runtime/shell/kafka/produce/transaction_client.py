@@ -88,6 +88,11 @@ class TransactionClient:
                 raise refused_transaction(name, answer.error)
         return {name: answer for name, answer in answers.items() if not answer.error}
 
+    def is_open(self, transaction: SinkTransaction) -> bool:
+        """Whether it is neither ended nor followed by another one of its id."""
+        state = self.describe((transaction.name,)).get(transaction.name)
+        return state is not None and (state.state, state.transaction) == (ONGOING, transaction)
+
     def list_open(self, prefix: str) -> list[str]:
         """The ids with this prefix that have an open transaction, of all brokers."""
         try:

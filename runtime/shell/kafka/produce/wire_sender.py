@@ -44,6 +44,11 @@ class WireSender:
         with self._delivery.running_clock():
             return self._delivery.begin(name, timeout_ms)
 
+    def is_open(self, transaction: SinkTransaction) -> bool:
+        """See ``Producer``."""
+        with self._delivery.running_clock():
+            return self._delivery.is_open(transaction)
+
     def written_ranges(self) -> tuple[WrittenRange, ...]:
         """See ``Producer``."""
         return self._delivery.written_ranges()
