@@ -17,7 +17,7 @@ from tools.bench.figures import Demand, Sample, percentile
 from tools.bench.report import Column
 from tools.bench.results import Batch, BenchError, order
 from tools.bench.source.load import Load, Sums, merged
-from tools.bench.source.peers import COHORT, KAFKA, Peer
+from tools.bench.source.peers import COHORT, KAFKA, PYTHON_READER, Peer
 from tools.bench.source.runs import Bench
 from tools.bench.source.world import World, say
 
@@ -67,7 +67,7 @@ def measure(world: World) -> list[Sample]:
 
 
 def _at(bench: Bench, world: World, setting: Setting) -> list[Sample]:
-    topic, peers = setting.topic, world.chosen(COHORT, KAFKA)
+    topic, peers = setting.topic, world.chosen(COHORT, PYTHON_READER, KAFKA)
     bench.broker.admin.create_topic(topic, PARTITIONS)
     written: list[Sums] = []
     for peer in peers:
@@ -125,4 +125,5 @@ def demands(cases: Sequence[str]) -> list[Demand]:
     for case in cases:
         must, aim = (0.8, None) if SETTINGS[case].asynchronous else (0.75, 0.6)
         found.append(Demand(case, "p99_ms", "p99", must, beside=KAFKA.name, aim=aim))
+        found += [Demand(case, f"{name}_ms", name, 0.8, beside=PYTHON_READER.name) for name in ("p50", "p99")]
     return [*found, Demand(Setting(RATES[0], asynchronous=True).name, "p99_ms", "p99, ms", None, aim=100.0)]

@@ -58,9 +58,10 @@ def group_of(run: str) -> str:
 
 
 COHORT = Peer("cohort", "cohort")
+PYTHON_READER = Peer("cohort, python reader", "cohort", {"reader": "python"})
 KAFKA = Peer("kafka", "kafka")
 KAFKA_TUNED = Peer("kafka tuned", "kafka", TUNED)
-PEERS = (COHORT, KAFKA, KAFKA_TUNED)
+PEERS = (COHORT, PYTHON_READER, KAFKA, KAFKA_TUNED)
 
 
 def application(

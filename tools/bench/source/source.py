@@ -8,7 +8,7 @@ from tools.bench.figures import Demand, Sample
 from tools.bench.report import Column
 from tools.bench.results import order
 from tools.bench.source import topics
-from tools.bench.source.peers import KAFKA, KAFKA_TUNED, PEERS, ROW, Peer, View
+from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, ROW, Peer, View
 from tools.bench.source.runs import Bench
 from tools.bench.source.world import World, say
 
@@ -37,7 +37,7 @@ def measure(world: World) -> list[Sample]:
             def check(peer: Peer, bench: Bench = bench, written: topics.Sums = written) -> None:
                 bench.check(peer, TOPIC, written)
 
-            peers = world.chosen(*PEERS)
+            peers = world.chosen(COHORT, KAFKA, KAFKA_TUNED)
             found += checked_rounds(bench, master, peers, TOPIC, records, world.plan.rounds, check, ROW)
     return found
 
