@@ -21,6 +21,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from tests.chaos.campaign import left_open
 from tests.kit import streams
 from tests.kit.application import Application, Query
 from tests.kit.broker import Broker, Cluster
@@ -30,7 +31,7 @@ from tests.kit.ports import free_port
 from tests.kit.produce import Steady, open_transaction, produce
 from tests.kit.prometheus import Prometheus, alerting
 from tests.kit.streams import ASAP, Stream
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import hold_for, wait_until
 
 pytestmark = [pytest.mark.thorough("needs a Prometheus server"), pytest.mark.timeout(900)]
 
@@ -302,6 +303,34 @@ def test_a_sink_whose_brokers_are_slow_and_then_away(
             server.wait_for_alert("CohortSinkFailing")
         finally:
             calm.set()
+            target.resume()
+            query.stop()
+
+
+@pytest.mark.skipif(not reader_jar(), reason="the jar counts what is written (COHORT_READER)")
+def test_a_sink_whose_transactions_come_near_to_their_time_out(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int, tmp_path: Path
+) -> None:
+    """Its brokers stand still amid a batch for more than half of that time; the batch is committed all the same."""
+    broker.admin.create_topic(topic)
+    with Broker() as target, alerting(tmp_path, port) as server:
+        target.admin.create_topic(topic)
+        sink = {"kafka.bootstrap.servers": target.bootstrap, "topic": topic, "kafka.transaction.timeout.ms": "40000"}
+        sink |= {"delivery.guarantee": "exactly-once", "sink.id": topic}
+        source = Stream(spark, options(broker, topic, port), checkpoint).load().select("value")
+        writer = source.writeStream.format("cohort").options(**sink)
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(**ASAP).start()
+        try:
+            wait_until(lambda: scraped(server, port), LIMIT_S, "a scrape", every_s=1.0)
+            assert "CohortSinkTransactionsOld" not in server.firing()
+            produce(broker.bootstrap, topic, 200_000)
+            wait_until(lambda: left_open(sink), LIMIT_S, "a task's transaction")
+            target.pause()
+            hold_for(lambda: query.isActive, 22, "the query")
+            target.resume()
+            server.wait_for_alert("CohortSinkTransactionsOld")
+            wait_until(lambda: caught_up(broker, topic, 200_000), LIMIT_S, "the batch's end")
+        finally:
             target.resume()
             query.stop()
 
