@@ -25,7 +25,7 @@ from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
 from sparkcohort.runtime.shell.options.parse_sink import parse_sink
 from sparkcohort.runtime.shell.options.sink_options import SinkOptions
 from sparkcohort.streaming.exactly_once import TaskTransaction
-from tests.kit.broker import Broker
+from tests.kit.broker import Cluster
 from tests.kit.waiting import wait_until
 from tests.kit.written_records import WrittenRecords
 
@@ -65,7 +65,7 @@ class Attempt:
 class Sink:
     """A topic and a sink of its own, with what to do to them."""
 
-    def __init__(self, broker: Broker, java: WrittenRecords, topic: str) -> None:
+    def __init__(self, broker: Cluster, java: WrittenRecords, topic: str) -> None:
         """The topic is made."""
         self.broker, self.topic = broker, topic
         self._java = java

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,9 +22,10 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.batch_commit import CommitFailure, CommitPhase
 from sparkcohort.runtime.kafka.decision import SinkDecision, joined_decision
 from sparkcohort.runtime.shell.kafka.produce import commit_process as commit_process_module
+from sparkcohort.runtime.shell.kafka.produce import transaction_client
 from sparkcohort.runtime.shell.kafka.produce.row_producer import Producer
 from sparkcohort.streaming.exactly_once import TaskTransaction
-from tests.kit.broker import Broker
+from tests.kit.broker import Broker, Cluster
 from tests.kit.exactly_once_sink import QUERY, Sink, committer_of, go_on, run
 from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
@@ -265,6 +267,24 @@ def test_row_14_a_time_out_before_the_decision(sink: Sink) -> None:
     wait_until(lambda: not sink.open_names(), 60, "the time-out")
     assert sink.commit(messages).phase is CommitPhase.FAILED
     sink.batch(0)
+    sink.shows(0)
+
+
+def test_row_11_a_broker_that_is_silent_for_a_while_is_asked_again(
+    pair: Cluster, java: WrittenRecords, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which transactions are open all brokers have to say: one that restarts, or stands still, ends no batch."""
+    monkeypatch.setattr(transaction_client, "ANSWER_S", 0.5)
+    sink = Sink(pair, java, topic)
+    messages = sink.tasks(0)
+    relay = pair.relays[2]
+    release = threading.Timer(2, relay.release)
+    with closing(committer_of(sink.options)) as committer:
+        state = run(committer, messages, CommitPhase.CHECK)
+        relay.hold()
+        release.start()
+        assert go_on(committer, state).phase is CommitPhase.DONE
+    assert not release.is_alive()
     sink.shows(0)
 
 

@@ -15,6 +15,7 @@ from sparkcohort.runtime.kafka.transaction_messages import (
     ONGOING,
     AddPartitionsQuestion,
     EndQuestion,
+    ListedTransactions,
     OpenTransactionsQuestion,
     TransactionQuestion,
     TransactionState,
@@ -94,18 +95,33 @@ class TransactionClient:
         return state is not None and (state.state, state.transaction) == (ONGOING, transaction)
 
     def list_open(self, prefix: str) -> list[str]:
-        """The ids with this prefix that have an open transaction, of all brokers."""
+        """The ids with this prefix that have an open transaction, of all brokers: each coordinates some."""
+        deadline, failures = time.monotonic() + self._patience_s, 0
+        while True:
+            # Of a broker that has gone others coordinate them, as soon as the metadata have it no more.
+            answers, words = self._ask_brokers(OpenTransactionsQuestion())
+            if not words:
+                return sorted({name for answer in answers for name in answer.names if name.startswith(prefix)})
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise silent_coordinator(prefix, self._patience_s, words)
+            failures += 1
+            time.sleep(min(backoff(failures), left_s))
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _ask_brokers(self, question: OpenTransactionsQuestion) -> tuple[list[ListedTransactions], str]:
+        """The answers of all brokers that there are, or why one is missing."""
         try:
             nodes = self._client.metadata(MetadataQuestion(()), ANSWER_S).nodes
-            futures = [self._client.ask(OpenTransactionsQuestion(), node, ANSWER_S) for node in nodes.values()]
+            futures = [self._client.ask(question, node, ANSWER_S) for node in nodes.values()]
             answers = [result_of(each, ANSWER_S) for each in futures]
         except UnsupportedBroker as error:
             raise too_old_for_transactions(error) from None
         except TransportError as error:
-            raise silent_coordinator(prefix, ANSWER_S, str(error)) from None
-        return sorted({name for answer in answers for name in answer.names if name.startswith(prefix)})
-
-    # --- asking ---------------------------------------------------------------------------------
+            return [], str(error)
+        late = [each.error for each in answers if each.error in _ASK_AGAIN]
+        return answers, error_name(late[0]) if late else ""
 
     def _ask_all(self, questions: Mapping[str, BrokerQuestion[T]]) -> dict[str, T]:
         """The answer to the question about each transactional id, all asked at once."""
