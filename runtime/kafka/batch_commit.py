@@ -72,9 +72,7 @@ class BatchCommit:
     claims: int = 0
     decision: SinkDecision | None = None  # the last one in the topic, as far as is known
     leftovers: frozenset[SinkTransaction] = frozenset()  # open before the own decision, and not in it
-    left_s: float | None = (
-        None  # that the oldest committable had left at CHECK; None before it, and without committables
-    )
+    left_s: float | None = None  # of the oldest committable at CHECK; None before it, or where there is none
     failure: CommitFailure | None = None
     lost_committables: tuple[Committable, ...] = ()  # which TIMED_OUT and PARTLY_COMMITTED are about
 
