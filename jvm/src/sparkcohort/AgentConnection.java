@@ -2,6 +2,7 @@ package sparkcohort;
 
 import io.netty.bootstrap.Bootstrap;
 import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
@@ -98,7 +99,8 @@ final class AgentConnection implements AutoCloseable {
         connection.close();
         throw new AgentLost("its socket belongs to another user");
       }
-    } catch (ClosedChannelException e) {
+    } catch (ClosedChannelException | ChannelException e) {
+      // The other end has gone, and the loop closes the descriptor while the system is asked: netty says that unchecked.
       throw (AgentLost) new AgentLost("it is gone").initCause(e);
     }
     return connection;
