@@ -27,6 +27,7 @@ from sparkcohort.runtime.shell.kafka.produce.row_producer import Producer
 from sparkcohort.streaming.exactly_once import TaskTransaction
 from tests.kit.broker import Broker, Cluster
 from tests.kit.exactly_once_sink import QUERY, Sink, committer_of, go_on, run
+from tests.kit.produce import produce
 from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
 from tests.kit.written_records import WrittenRecords
@@ -286,6 +287,16 @@ def test_row_11_a_broker_that_is_silent_for_a_while_is_asked_again(
         assert go_on(committer, state).phase is CommitPhase.DONE
     assert not release.is_alive()
     sink.shows(0)
+
+
+def test_a_clock_that_is_ahead_makes_no_decision_invalid(sink: Sink) -> None:
+    """Kafka dates them: a driver whose clock has jumped by two hours decides on."""
+    topic = f"{sink.topic}-state"
+    sink.options = sink.with_options(sink__state__topic=topic)
+    sink.batch(0)
+    produce(sink.broker.bootstrap, topic, 1, timestamp_ms=int(time.time() + 7_200) * 1000)
+    sink.batch(1)
+    sink.shows(0, 1)
 
 
 @contextmanager

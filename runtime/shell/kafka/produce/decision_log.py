@@ -37,6 +37,7 @@ POLL_MS: Final = 30_000
 _COLUMNS: Final = tuple(each for each in KAFKA_ROW if each.field in (Field.KEY, Field.VALUE, Field.OFFSET))
 _TOPIC_CONFIG: Final = {
     "cleanup.policy": "compact",
+    "message.timestamp.type": "LogAppendTime",  # a driver's clock that is an hour ahead makes no decision invalid
     "min.cleanable.dirty.ratio": "0.1",
     "segment.bytes": str(4 << 20),  # the newest segment is not compacted, and is what a start has to read
 }
