@@ -8,6 +8,8 @@ import os
 import signal
 import termios
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,19 +121,31 @@ def test_an_executor_is_killed(application: Application, broker: Broker, topic: 
     wait_until(lambda: len(application.driver.executors()) == 3, LIMIT_S, "another executor", every_s=0.25)
 
 
+@contextmanager
+def one_batch_committed(
+    spark: SparkSession, broker: Broker, topic: str, folder: Path
+) -> Iterator[tuple[LineStream, int, set[int]]]:
+    """A query that runs and has written "0": its stream, the process that has committed it, and those of others; it is stopped."""
+    broker.admin.create_topic(topic, 2)
+    before = commit_processes()
+    stream = LineStream(spark, folder, broker, "cohort", **exactly_once(topic))
+    stream.trigger = ASAP
+    query = stream.start("0")
+    try:
+        query.processAllAvailable()
+        yield stream, new_process(before), before
+    finally:
+        query.stop()
+    assert query.exception() is None
+
+
 @pytest.mark.skipif(not reader_jar(), reason="the jar has the process")
 def test_one_process_commits_all_batches_of_a_query(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """The next batch starts another one where it was killed."""
-    broker.admin.create_topic(topic, 2)
-    before = commit_processes()
-    stream = LineStream(spark, tmp_path, broker, "cohort", **exactly_once(topic))
-    stream.trigger = ASAP
-    query = stream.start("0")
-    try:
-        query.processAllAvailable()
-        first = new_process(before)
+    with one_batch_committed(spark, broker, topic, tmp_path) as (stream, first, before):
+        (query,) = spark.streams.active
         for line in "12":
             stream.add(line)
             query.processAllAvailable()
@@ -141,8 +155,6 @@ def test_one_process_commits_all_batches_of_a_query(
         stream.add("3")
         query.processAllAvailable()
         assert new_process(before) != first
-    finally:
-        query.stop()
     expected = Counter("0123")
     wait_until(lambda: seen(spark, broker, topic) == expected, 60, "four batches")
 
@@ -152,20 +164,10 @@ def test_a_query_is_stopped_while_a_batch_is_committed(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """It stops without a failure; the process commits the batch and ends; the next start passes over it."""
-    broker.admin.create_topic(topic, 2)
-    before = commit_processes()
-    stream = LineStream(spark, tmp_path, broker, "cohort", **exactly_once(topic))
-    stream.trigger = ASAP
-    query = stream.start("0")
-    try:
-        query.processAllAvailable()
-        process = new_process(before)
+    with one_batch_committed(spark, broker, topic, tmp_path) as (stream, process, _):
         freeze(process)
         stream.add("1")
         wait_until(lambda: has_unread_input(process), 60, "the second batch's commit")
-    finally:
-        query.stop()
-    assert query.exception() is None
     assert seen(spark, broker, topic) == Counter("0")
     os.kill(process, signal.SIGCONT)
     wait_until(lambda: seen(spark, broker, topic) == Counter("01"), 60, "the second batch")

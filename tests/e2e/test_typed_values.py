@@ -19,7 +19,7 @@ from tests.e2e.test_metrics import scraped
 from tests.kit.batch_reads import load, told
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
-from tests.kit.protobuf_schemas import Proto, descriptor, enum, field, file_set, message
+from tests.kit.protobuf_schemas import ORDERS, descriptor
 from tests.kit.registry import serving
 from tests.kit.streams import ASAP, FORMS, LIMIT_S, Stream, options
 from tests.kit.tier import of_tier
@@ -223,31 +223,16 @@ def test_avro_of_old_and_new_writers_comes_as_the_registrys_schema(
     assert values == wanted * 2
 
 
-LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))
-MESSAGES = file_set(
-    message(
-        "Order",
-        field("id", 1, Proto.TYPE_INT64),
-        field("state", 2, Proto.TYPE_ENUM, type_name=".p.E"),
-        field("lines", 3, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Line"),
-        field("at", 4, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
-        field("took", 5, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Duration"),
-    ),
-    LINE,
-    enums=(enum(),),
-)
-
-
 def test_protobuf_by_its_descriptor_set(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """With a registry's frame and without one, all of the fields and a part of them, a tombstone and what is bad."""
-    order = message_factory.GetMessageClass(descriptor(MESSAGES, "p.Order"))()
+    order = message_factory.GetMessageClass(descriptor(ORDERS, "p.Order"))()
     order.id, order.state = 7, 1
     order.lines.add(sku="a", count=2)
     order.lines.add(sku="b")
     order.at.seconds, order.took.nanos = 1_700_000_000, 1_500_000
     record = order.SerializeToString()
     file = tmp_path / "orders.desc"
-    file.write_bytes(MESSAGES)
+    file.write_bytes(ORDERS)
     lines = [{"sku": "a", "count": 2}, {"sku": "b", "count": None}]
     whole = {"id": 7, "state": "B", "lines": lines, "took": timedelta(microseconds=1500)}
     some = {"lines": [{"count": 2}, {"count": None}], "id": 7}

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.kit.batch_reads import load, told
 from tests.kit.broker import Broker
-from tests.kit.protobuf_schemas import Proto, descriptor, enum, field, file_set, message
+from tests.kit.protobuf_schemas import ORDERS, descriptor
 from tests.kit.registry import serving
 from tests.kit.writes import LineStream, stored, values, write
 
@@ -43,26 +43,12 @@ def test_avro_with_a_registry_is_read_back(spark: SparkSession, broker: Broker, 
         )
 
 
-LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))
-MESSAGES = file_set(
-    message(
-        "Order",
-        field("id", 1, Proto.TYPE_INT64),
-        field("state", 2, Proto.TYPE_ENUM, type_name=".p.E"),
-        field("lines", 3, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Line"),
-        field("at", 4, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
-    ),
-    LINE,
-    enums=(enum(),),
-)
-
-
 def test_protobuf_is_read_back(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """By a registry's frame and without one, where Google's library reads it; a tombstone; what is no name of the enum ends the write."""
     file = tmp_path / "orders.desc"
-    file.write_bytes(MESSAGES)
+    file.write_bytes(ORDERS)
     line = "named_struct('sku', CAST(id AS STRING), 'count', IF(id % 2 = 0, NULL, CAST(id AS INT)))"
-    order = f"named_struct('id', id, 'state', 'B', 'lines', array({line}), 'at', timestamp_millis(id))"
+    order = f"named_struct('id', id, 'state', 'B', 'lines', array({line}), 'at', timestamp_millis(id), 'took', make_dt_interval(0, 0, 0, id))"
     rows = spark.range(1, 50).selectExpr(f"IF(id = 5, NULL, {order}) AS value")
     options: dict[str, Any] = {"value__format": "protobuf", "value__schema": str(file), "value__message": "p.Order"}
     with serving() as registry:
@@ -71,7 +57,7 @@ def test_protobuf_is_read_back(spark: SparkSession, broker: Broker, topic: str, 
             write(rows, broker, "cohort", topic=target, **options, **more)
             found = load(spark, broker, target, "cohort", **options, **more).select("value")
             assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.collect()))
-    google = message_factory.GetMessageClass(descriptor(MESSAGES, "p.Order"))
+    google = message_factory.GetMessageClass(descriptor(ORDERS, "p.Order"))
     read = [google.FromString(bytes(row.value)) for row in stored(spark, broker, f"{topic}-plain") if row.value]
     assert sorted((each.id, each.state, each.lines[0].sku, each.at.nanos) for each in read) == [
         (number, 1, str(number), number * 1_000_000) for number in range(1, 50) if number != 5

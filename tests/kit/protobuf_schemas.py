@@ -75,6 +75,21 @@ def enum(name: str = "E", values: dict[str, int] = ENUM) -> Any:
     return made
 
 
+ORDERS: Final = file_set(
+    message(
+        "Order",
+        field("id", 1, Proto.TYPE_INT64),
+        field("state", 2, Proto.TYPE_ENUM, type_name=".p.E"),
+        field("lines", 3, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Line"),
+        field("at", 4, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
+        field("took", 5, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Duration"),
+    ),
+    message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32)),
+    enums=(enum(),),
+)
+"""``p.Order``, with a nested message, an enum and two known types."""
+
+
 # --- drawn ------------------------------------------------------------------------------------------
 
 
