@@ -68,18 +68,21 @@ class _Tally:
             self.sizes[tp] = self.sizes.get(tp, 0) + size
 
 
-def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of one slot as Arrow batches, small ones joined.
+def read_slot(
+    options: SourceOptions, partition: SlotPartition, *, is_agent_lost: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one slot as Arrow batches, small ones joined; ``is_agent_lost``: the agent has not answered the claim.
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
     log_to_stderr(options.group_id)
     check_session(options)
-    slot_client = _SlotClient(options.on_executor(os.environ), partition)
+    slot_client = _SlotClient(options.on_executor(os.environ), partition, is_agent_lost=is_agent_lost)
     try:
-        claimed, tally = slot_client.claim(), _Tally()
+        claimed = slot_client.claim()
+        tally = _Tally(timed_out=slot_client.is_agent_lost)
         yield from packed(_rows(slot_client, claimed, tally))
-        if claimed.ranges:
+        if claimed.ranges or tally.timed_out:
             slot_client.report(list(claimed.ranges), tally)
     finally:
         slot_client.close()
@@ -93,7 +96,7 @@ class _Begun(msgspec.Struct, frozen=True):
     """What the reader in the JVM writes of a slot that it leaves (``Messages.begun``): ``slot`` is the pickled partition."""
 
     slot: bytes
-    claimed: calls.ClaimReply
+    claimed: calls.ClaimReply | None  # None: the agent gave no answer to the claim
     positions: tuple[int, ...]
     sizes: tuple[int, ...]
     agent: tuple[int, int]
@@ -109,6 +112,9 @@ def read_rest(options: SourceOptions, text: str) -> Iterator[pa.RecordBatch]:
     begun = _BEGUN.decode(text)
     log_to_stderr(options.group_id)
     slot = pickle.loads(begun.slot)  # noqa: S301  the driver's own, as Spark unpickles it
+    if begun.claimed is None:
+        yield from read_slot(options, slot, is_agent_lost=True)
+        return
     slot_client = _SlotClient(options.on_executor(os.environ), slot, is_agent_lost=begun.timed_out)
     ranges = begun.claimed.ranges
     sizes = {item.tp: size for item, size in zip(ranges, begun.sizes, strict=True)}
@@ -140,7 +146,8 @@ class _SlotClient:
     """A task's connections: to the agent of its executor, which also passes calls on to the coordinator, or to the coordinator."""
 
     def __init__(self, options: SourceOptions, partition: SlotPartition, *, is_agent_lost: bool = False) -> None:
-        """Connects with the first call; an agent that was lost is not asked."""
+        """Connects with the first call; an agent that was lost, which left this task without an answer, is not asked."""
+        self.is_agent_lost = is_agent_lost
         self.options, self._partition, self._run = options, partition, partition.run
         self._executor, self._no_agent_reason = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
@@ -162,7 +169,8 @@ class _SlotClient:
                     _no_agent_reasons.pop(self._address, None)
                     return _accepted(claimed)
                 self._reports_through_agent = False  # the agent gets no answer, and has rows all the same
-            except AgentTimeout:
+            except AgentTimeout as error:
+                self.is_agent_lost = not isinstance(error.__cause__, ConnectionRefusedError)  # else there is none
                 self._claims_through_agent = self._reports_through_agent = False
         self._agent_missing = self._executor is not None and not self._claims_through_agent
         if no_agent := self._no_agent_reason or _no_agent_reasons.get(self._address, ""):

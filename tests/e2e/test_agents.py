@@ -14,6 +14,7 @@ import pytest
 from tests.kit.application import Application, Query, Status, settled
 from tests.kit.broker import Broker
 from tests.kit.faults import Faults
+from tests.kit.processes import freeze
 from tests.kit.produce import Steady, produce
 from tests.kit.streams import options
 from tests.kit.tier import of_tier
@@ -97,3 +98,25 @@ def _large_batch(query: Query, broker: Broker, topic: str) -> None:
     produce(broker.bootstrap, topic, 180_000, partitions=3, first=200)
     query.allow(small)
     query.wait_for("batch", small)
+
+
+@pytest.mark.both_readers
+@pytest.mark.timeout(600)
+@pytest.mark.thorough("a frozen agent for longer than its session; test_coordinator.py has whom tasks are sent to")
+def test_a_frozen_agent_is_waited_for_once(application: Application, broker: Broker, topic: str) -> None:
+    """Not by each batch for as long as it is frozen, which may be long after its member was removed."""
+    broker.admin.create_topic(topic, 3)
+    query = application.start(topic, _options(broker, topic))
+    with Steady(broker.bootstrap, topic, partitions=3, rate=300):
+        pid = query.wait_for_members(3)["members"][0]["pid"]
+        before = query.next_batches(8)
+        with _thawed(pid):
+            freeze(pid)
+            query.wait_for_status(lambda status: not _member(status, pid), "the end of its session")
+            after = query.next_batches(8)
+            assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    status = query.wait_for_no_lag()
+    query.assert_exact(broker)
+    assert status["audit"]["agent_timeouts"] >= 1
+    more_s = sum(batch["seconds"] for batch in after) - sum(batch["seconds"] for batch in before)
+    assert more_s < len(after) / 2 * AGENT_MS / 1000

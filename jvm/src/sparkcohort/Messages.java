@@ -72,10 +72,13 @@ final class Messages {
     return call("Delivered", report.put("timed_out", false)).put("reply", false);
   }
 
-  /** What a Python worker needs to read on (streaming/task.py, {@code read_rest}): an InputPartition of a text of JSON, pickled. */
+  /**
+   * What a Python worker needs to read on (streaming/task.py, {@code read_rest}): an InputPartition of a text of JSON, pickled.
+   * {@code claimed} is null where the agent gave no answer to the claim.
+   */
   static byte[] begun(SlotPartition slot, Claimed claimed, Tally tally, boolean timedOut) {
     ObjectNode begun = JSON.createObjectNode().put("slot", PythonSource.pickled(slot.python()));
-    begun.set("claimed", claimed.reply());
+    begun.set("claimed", claimed == null ? null : claimed.reply());
     begun.set("positions", JSON.valueToTree(tally.positions));
     tally.write(begun);
     byte[] text = begun.put("timed_out", timedOut).toString().getBytes(StandardCharsets.UTF_8);

@@ -102,6 +102,10 @@ final class SlotReader implements PartitionReader<ColumnarBatch> {
       }
     } catch (AgentConnection.AgentLost e) {
       LOG.debug("not asked: {}", e.getMessage());
+      if (agent != null) { // it took the connection: the Python worker would wait for it as long again
+        readRest(true);
+        return;
+      }
     }
     leaveAgent();
     // The same claim again: an index gets the same slot however often it is claimed.

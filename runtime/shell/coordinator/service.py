@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -37,9 +37,18 @@ MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
 SILENT_MS = 30_000
 """For so long no task asks an agent that left one without an answer: a task that waits in vain waits for agent.timeout.ms."""
+MOST_SILENT: Final = 10_000
+"""Agents that are not asked; as many as a group has members at most."""
 MOST_REASONS = 20
 """Different reasons without an agent, from tasks, that are logged."""
 _DONE = calls.encode(calls.Done())
+
+
+class Silence(NamedTuple):
+    """An agent has left a task without an answer: no task asks it for a while, unless another member has its address by then."""
+
+    member: str  # that had the address, "" if the group had removed it before
+    until_ms: int
 
 
 class Service:
@@ -71,7 +80,7 @@ class Service:
         self._on_query, self._on_batch = on_query, on_batch
         self._abilities = abilities
         self._relay = relay
-        self._silent_until_ms: dict[str, int] = {}  # by member: its agent left a task without an answer
+        self._silences: dict[str, Silence] = {}  # by the agent's address
         self._suspecting = threading.Lock()
         self._no_agent_reasons: set[str] = set()
         self._agents: Mapping[str, calls.AgentFigures] = {}
@@ -96,8 +105,7 @@ class Service:
 
     def silent(self) -> frozenset[str]:
         """The addresses of agents that are not to be asked now."""
-        members = self._coordinator.members() if self._silent_until_ms else {}
-        return frozenset(info.address for info in members.values() if self._suspected(info))
+        return frozenset(address for address in tuple(self._silences) if self._is_silent(address))
 
     def subscribe(self, body: bytes) -> EventQueue:
         """The event stream of the agent whose address is in ``body``."""
@@ -146,7 +154,7 @@ class Service:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
         # After a fail-over a task of the previous run finds this one at the same port with the same token, maybe of another query.
         self._on_query(claim.query)
-        own = member is not None and slot.member == member.member_id and not self._suspected(member)
+        own = member is not None and slot.member == member.member_id and not self._is_silent(claim.address)
         return calls.encode(replace(reply, agent=own))
 
     def _note_missing_agent(self, claim: calls.Claim) -> None:
@@ -166,8 +174,13 @@ class Service:
         matches = [info for info in self._coordinator.members().values() if address and info.address == address]
         return matches[-1] if matches else None
 
-    def _suspected(self, member: MemberInfo) -> bool:
-        return now_ms() < self._silent_until_ms.get(member.member_id, 0)
+    def _is_silent(self, address: str) -> bool:
+        silence = self._silences.get(address)
+        if silence is None or now_ms() >= silence.until_ms:
+            return False
+        # A frozen agent keeps its address, and tasks wait for it, when its member was removed long ago.
+        member = self._member_at(address)
+        return member is None or member.member_id == silence.member
 
     def _delivered(self, body: bytes) -> bytes:
         report = calls.decode(body, calls.Delivered)
@@ -175,22 +188,21 @@ class Service:
         self._plans.record_report(report)
         if report.recreated:
             self._on_recreated()
-        if report.timed_out and (member := self._member_at(report.address)) is not None:
-            self._suspect(member)
+        if report.timed_out:
+            self._note_silence(report.address)
         return _DONE
 
-    def _suspect(self, member: MemberInfo) -> None:
-        """Send no task to a member's agent for a while; the tasks that waited for it together are one case."""
+    def _note_silence(self, address: str) -> None:
+        """Send no task to this agent for a while; the tasks that waited for it together are one case."""
+        member = self._member_at(address)
         with self._suspecting:
-            if self._suspected(member):
+            self._silences = {name: each for name, each in self._silences.items() if now_ms() < each.until_ms}
+            if self._is_silent(address) or len(self._silences) >= MOST_SILENT:
                 return
-            present = self._coordinator.members()
-            self._silent_until_ms = {name: end_ms for name, end_ms in self._silent_until_ms.items() if name in present}
-            self._silent_until_ms[member.member_id] = now_ms() + SILENT_MS
+            self._silences[address] = Silence(member.member_id if member else "", now_ms() + SILENT_MS)
         log.warning(
-            "the agent of %s on %s left a task without an answer; its tasks read directly for %.0f s",
-            member.client_id,
-            member.host,
+            "the agent of %s left a task without an answer; its tasks read directly for %.0f s",
+            f"{member.client_id} on {member.host}" if member else f"a removed member ({printable(address)})",
             SILENT_MS / 1000,
         )
 

@@ -339,6 +339,13 @@ def test_a_task_is_sent_to_its_own_agent_and_to_no_other(world: World) -> None:
     assert claim(world, 0, "elsewhere")["ranges"] == [["t", 0, 0, 10]]
 
 
+def tell_silence(world: World, address: str) -> None:
+    """Report as a task that got no answer from the agent at this address."""
+    counts: dict[str, object] = {"agent": [0, 0], "direct": [0, 0], "sizes": []}
+    delivered = {"plan": "p", "ranges": [], **counts, "address": address, "timed_out": True}
+    world.link.call("Delivered", json.dumps(delivered).encode(), 5)
+
+
 def test_an_agent_that_left_a_task_waiting_is_not_asked_for_a_while(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,17 +354,29 @@ def test_an_agent_that_left_a_task_waiting_is_not_asked_for_a_while(
     a = joined(world, "a")
     a.freeze()
     world.plans.register("p", [Slot(a.member_id, (Range("t", 0, 0, 10),))])
-    counts: dict[str, object] = {"agent": [0, 0], "direct": [0, 0], "sizes": []}
-    delivered = {"plan": "p", "ranges": [], **counts, "address": "a", "timed_out": True}
-    world.link.call("Delivered", json.dumps(delivered).encode(), 5)
+    tell_silence(world, "a")
 
     assert claim(world, 0, "a")["agent"] is False
     assert world.service.silent() == {"a"}
-    until = dict(world.service._silent_until_ms)
-    world.link.call("Delivered", json.dumps(delivered).encode(), 5)
-    assert world.service._silent_until_ms == until
+    silences = dict(world.service._silences)
+    tell_silence(world, "a")
+    assert world.service._silences == silences
     wait_until(lambda: claim(world, 0, "a")["agent"] is True, 10, "it to be asked again")
     assert world.service.silent() == frozenset()
+
+
+def test_a_frozen_agent_is_not_asked_when_its_member_was_removed(world: World) -> None:
+    """It takes connections all the same, and tasks would wait for it; who joins at its address is another agent, and is asked."""
+    a = joined(world, "a")
+    a.freeze()
+    tell_silence(world, "a")
+    wait_until(lambda: a.member_id not in world.coordinator.members(), 10, "its removal")
+    tell_silence(world, "b")  # which was removed before any task asked it
+    assert world.service.silent() == {"a", "b"}
+    joined(world, "a")
+    assert world.service.silent() == {"b"}
+    Member(world, "b")
+    wait_until(lambda: world.service.silent() == frozenset(), 10, "b to join")
 
 
 def test_tasks_tell_how_large_records_are(world: World) -> None:

@@ -18,7 +18,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.calls import ClaimReply, encode
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
-from sparkcohort.runtime.shell.agent.task_frames import Served
+from sparkcohort.runtime.shell.agent.task_frames import Served, address
 from sparkcohort.runtime.shell.kafka.fetch import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.certificates import new_authority
@@ -160,6 +160,31 @@ def test_a_coordinator_that_is_gone_is_not_waited_for() -> None:
     desk = _claiming(port, new_authority().client, 1_800_000)
     with closing(desk), pytest.raises(CohortError, match=r"no answer from the coordinator.*coordinator\.port"):
         desk.claim()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_agent_that_does_not_answer_a_claim_is_lost(is_there: bool) -> None:
+    """The coordinator answers it; where no agent is yet, none was asked."""
+    authority, reply, name = (
+        new_authority(),
+        ClaimReply(ranges=tuple(RANGES), planned_starts=(100, 5, 0)),
+        uuid.uuid4().hex,
+    )
+    server = GroupServer(
+        authority, {"Claim": lambda _: encode(reply)}, lambda _: queue.SimpleQueue(), lambda _: None, host="127.0.0.1"
+    )
+    desk = _claiming(server.port, authority.client, 600_000)
+    desk._agent, desk._claims_through_agent = TaskClient(name, TOKEN, 0.2), True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as frozen:
+        if is_there:
+            frozen.bind(address(name))
+            frozen.listen()
+        try:
+            assert desk.claim() == reply
+            assert desk.is_agent_lost == is_there
+        finally:
+            desk.close()
+            server.stop(5)
 
 
 def test_a_silent_coordinator_is_not_waited_for_beyond_the_session() -> None:
