@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark import SparkFiles
 
-_ARCHIVES = {".zip", ".egg", ".jar"}
+from sparkcohort.runtime.shell.kafka.token_provider import module_paths
 
 
 def pyfile_paths() -> list[str]:
@@ -20,10 +20,7 @@ def pyfile_paths() -> list[str]:
     folder = SparkFiles._root_directory
     if not folder or not SparkFiles._is_running_on_worker:
         return []
-    root = next((path for path in (Path(folder), Path(folder).parent) if path.is_dir()), None)
-    if root is None:
-        return []
-    return [str(root), *sorted(str(path) for path in root.iterdir() if path.suffix in _ARCHIVES)]
+    return module_paths(Path(folder)) or module_paths(Path(folder).parent)
 
 
 def has_own_provider(kafka: Mapping[str, str]) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.e2e.test_exactly_once import commit_processes, exactly_once
 from tests.kit import delivery, tokens
 from tests.kit.batch_reads import load
 from tests.kit.broker import Broker
@@ -17,6 +18,7 @@ from tests.kit.produce import Steady
 from tests.kit.streams import ASAP, Stream, options
 from tests.kit.tokens import Desk
 from tests.kit.waiting import wait_until
+from tests.kit.writes import LineStream, load_committed
 
 LIFE_S = 8.0
 LIMIT_S = 120.0
@@ -100,3 +102,27 @@ def test_no_token_to_be_had(
     login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, "os.path:join")
     with pytest.raises(PySparkException, match=r"provider=os\.path:join raised TypeError"):
         load(spark, guarded, topic, **login).count()
+
+
+@pytest.mark.thorough("one more use of a token provider")
+def test_an_exactly_once_sink_logs_in_by_shipped_code(
+    spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str, tmp_path: Path
+) -> None:
+    """The process that commits its batches finds the provider as Spark's workers do, and makes tokens of its own."""
+    desk.become(f"user-{topic}")
+    guarded.admin.allow(f"user-{topic}", "transactional_id", topic, "write", "describe")
+    guarded.admin.allow(f"user-{topic}", "topic", topic, "write", "describe")
+    guarded.admin.allow(f"user-{topic}", "topic", f"{topic}-state", "read", "write", "create")
+    sink = exactly_once(topic, sink__state__topic=f"{topic}-state")
+    login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, shipped)
+    stream = LineStream(spark, tmp_path, guarded, "cohort", **sink, **login)
+    stream.trigger = ASAP
+    before = commit_processes()
+    query = stream.start("a", "b")
+    try:
+        query.processAllAvailable()
+        (committer,) = commit_processes() - before
+    finally:
+        query.stop()
+    assert sorted(load_committed(spark, guarded, topic)) == ["a", "b"]
+    assert committer in {pid for pid, _, _ in desk.calls()}

@@ -276,7 +276,7 @@ class Admin:
         wait_until(known, TIMEOUT_S, f"{mechanism} of {', '.join(users)}")
 
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
-        """Allow ``user`` the operations (``read``, ``describe``, ...) on a ``topic`` or ``group``, by literal name."""
+        """Allow ``user`` the operations (``read``, ...) on a ``topic`` or ``group`` of this name, or on each ``transactional_id`` that begins with it."""
         bindings = [_acl(AclBinding, user, resource, name, AclOperation[each.upper()]) for each in operations]
         for future in self._client.create_acls(bindings).values():
             future.result(TIMEOUT_S)
@@ -290,5 +290,5 @@ class Admin:
 
 def _acl(kind: Callable[..., T], user: str, resource: str, name: str, operation: AclOperation) -> T:
     """What allows a user an operation on a resource of this name."""
-    pattern, host = ResourcePatternType.LITERAL, "*"
+    pattern, host = ResourcePatternType.PREFIXED if resource == "transactional_id" else ResourcePatternType.LITERAL, "*"
     return kind(ResourceType[resource.upper()], name, pattern, f"User:{user}", host, operation, AclPermissionType.ALLOW)

@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
+import org.apache.spark.SparkFiles;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -95,7 +96,7 @@ final class CommitProcess {
 
   private Process start() {
     try {
-      return python.module(MODULE).start();
+      return python.module(MODULE, SparkFiles.getRootDirectory()).start();
     } catch (IOException e) {
       String reason = "no Python can be started on the driver's host, and an exactly-once sink commits by one: " + e.getMessage();
       throw new IllegalStateException(reason + "; set PYSPARK_PYTHON to a Python that has sparkcohort", e);

@@ -93,9 +93,9 @@ final class PythonSource {
   }
 
   /** What runs a module of Cohort by the Python of this source's workers. */
-  ProcessBuilder module(String module) {
+  ProcessBuilder module(String module, String... arguments) {
     PythonFunction worker = source.source().dataSourceCls();
-    return module(worker.pythonExec(), worker.envVars(), module);
+    return module(worker.pythonExec(), worker.envVars(), module, arguments);
   }
 
   /** The same by another Python; it logs where this JVM does. */

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -302,7 +303,7 @@ def test_a_clock_that_is_ahead_makes_no_decision_invalid(sink: Sink) -> None:
 @contextmanager
 def commit_process(sink: Sink) -> Iterator[subprocess.Popen[str]]:
     """The process that commits the batches of a stream, as the JVM starts it."""
-    command = [sys.executable, "-P", "-m", commit_process_module.__name__]
+    command = [sys.executable, "-P", "-m", commit_process_module.__name__, str(Path(__file__).parent)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             tell(process, sink.texts())

@@ -1,8 +1,9 @@
 """Commits the batches of one exactly-once stream, and keeps its connections: a process on the driver's host (CommitProcess.java).
 
-``python -m …commit_process``.  The first line of its input is a JSON object, the options of the write, which may have secrets.  Each
-line after it is a batch, a JSON array of its tasks' decisions (``WrittenRows.decision``), and is answered with a line, a JSON object:
-``error``, "" or the error's text, and the figures of its commit (``SinkCommits``).  Nothing is asked before an answer.
+``python -m …commit_process FOLDER``, the one of what Spark has shipped (``--py-files``).  The first line of its input is a JSON object,
+the options of the write, which may have secrets.  Each line after it is a batch, a JSON array of its tasks' decisions
+(``WrittenRows.decision``), and is answered with a line, a JSON object: ``error``, "" or the error's text, and the figures of its commit
+(``SinkCommits``).  Nothing is asked before an answer.
 
 The process ends with its input, after an error, and when no batch has come for a minute: the next batch starts another one.  Its exit
 status is 0 only if it has answered every batch that it took, so that the JVM knows whether to ask another process.
@@ -14,14 +15,17 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.kafka.decision import joined_decision
 from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
+from sparkcohort.runtime.shell.kafka.token_provider import module_paths
 from sparkcohort.runtime.shell.options.parse_sink import parse_sink
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 
@@ -35,6 +39,7 @@ def main() -> None:
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C at the driver: the batch is committed, and then the input ends
     log_to_stderr()
+    sys.path += module_paths(Path(sys.argv[1]))  # the user's token provider may be there
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what a library prints is no answer
         commit_batches(read_lines(0), answers)
