@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark import SparkFiles
 
-from sparkcohort.runtime.shell.kafka.token_provider import module_paths
+from sparkcohort.runtime.shell.rpc.executor import module_paths
 
 
 def pyfile_paths() -> list[str]:

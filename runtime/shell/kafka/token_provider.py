@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from functools import reduce
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias, cast
 
@@ -40,8 +39,6 @@ _LOOKS_SECRET: Final = re.compile(
     r"|(?i:(?<=bearer )\S+)"
     r"|(?i:(?<=token=|ecret=|sword=|ature=|ntial=|rtion=)[^&\s]+)"
 )
-
-_ARCHIVES: Final = frozenset({".zip", ".egg", ".jar"})
 
 
 class NoToken(CohortError):
@@ -91,13 +88,6 @@ def make_token(name: str, settings: Mapping[str, str], now: float, former: str =
             retryable=True,
         )
     return token
-
-
-def module_paths(folder: Path) -> list[str]:
-    """Entries for sys.path: the folder of what Spark has shipped (``--py-files``) and each archive in it; none where it is missing."""
-    if not folder.is_dir():
-        return []
-    return [str(folder), *sorted(str(path) for path in folder.iterdir() if path.suffix in _ARCHIVES)]
 
 
 def harmless(text: str, settings: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ _STDERR = 2
 _SUFFIX, _BACKLOG = "-agent", 128
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _ASK_S = 1.0
+_ARCHIVES = frozenset({".zip", ".egg", ".jar"})
 _ORPHANED = ("/bin/sh", "-c", '"$@" &', "sh")
 """Starts a command as a child of init, which reaps it: as a child of a Python worker, which is kept for later tasks, an agent
 that ended would stay as a zombie."""
@@ -128,6 +129,13 @@ def _local_cores(arguments: list[str]) -> int:
     """Cores of a ``local[n]`` master as its command line says, else those of the machine."""
     match = re.search(r"\blocal\[(\d+)", " ".join(arguments))
     return int(match.group(1)) if match else os.cpu_count() or 1
+
+
+def module_paths(folder: Path) -> list[str]:
+    """Entries for sys.path: the folder of what Spark has shipped (``--py-files``) and each archive in it; none where it is missing."""
+    if not folder.is_dir():
+        return []
+    return [str(folder), *sorted(str(path) for path in folder.iterdir() if path.suffix in _ARCHIVES)]
 
 
 def agent_answers(address: str) -> bool:

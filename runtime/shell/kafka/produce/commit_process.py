@@ -25,8 +25,8 @@ from typing import Any, Final, TextIO
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.kafka.decision import joined_decision
 from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
-from sparkcohort.runtime.shell.kafka.token_provider import module_paths
 from sparkcohort.runtime.shell.options.parse_sink import parse_sink
+from sparkcohort.runtime.shell.rpc.executor import module_paths
 from sparkcohort.runtime.shell.rpc.log_lines import log_to_stderr
 
 IDLE_S: Final = 60.0
