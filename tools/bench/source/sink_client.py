@@ -1,6 +1,6 @@
 """One producer in a process of its own; what it took is one JSON line.
 
-    python -P tools/bench/source/sink_client.py encoder|producer|confluent BOOTSTRAP TOPIC RECORDS
+    python -P tools/bench/source/sink_client.py encoder|producer|confluent BOOTSTRAP TOPIC RECORDS [CODEC]
 
 ``encoder`` makes record batches with their checksums and sends nothing; ``producer`` is the sink's, from Arrow to the acknowledgement;
 ``confluent`` is confluent-kafka's, a call for each row.  Keys are short, values have 100 bytes that hardly shrink.
@@ -36,9 +36,10 @@ def arrow_rows(topic: str) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def encode(rows: pa.RecordBatch, _: str, count: int) -> Callable[[], None]:
+def encode(rows: pa.RecordBatch, _: str, count: int, codec: str) -> Callable[[], None]:
     """Encode and seal, as ``WireSender`` does."""
-    encoder = RowEncoder(ProducerSettings.parse({"bootstrap.servers": "127.0.0.1:1"}), RoomPool(4 << 20))
+    settings = ProducerSettings.parse({"bootstrap.servers": "127.0.0.1:1", "compression.type": codec})
+    encoder = RowEncoder(settings, RoomPool(4 << 20))
     encoder.topics = array("q", (0, PARTITIONS, 0, 0))
     columns = {name: rows.column(name) for name in ("key", "value")} | {
         "topic": pa.array(bytes(BATCH_ROWS), pa.int32())
@@ -55,9 +56,9 @@ def encode(rows: pa.RecordBatch, _: str, count: int) -> Callable[[], None]:
     return run
 
 
-def produce(rows: pa.RecordBatch, bootstrap: str, count: int) -> Callable[[], None]:
+def produce(rows: pa.RecordBatch, bootstrap: str, count: int, codec: str) -> Callable[[], None]:
     """The sink's producer."""
-    producer = Producer(ProducerSettings.parse({"bootstrap.servers": bootstrap}))
+    producer = Producer(ProducerSettings.parse({"bootstrap.servers": bootstrap, "compression.type": codec}))
 
     def run() -> None:
         for _ in range(count):
@@ -67,10 +68,10 @@ def produce(rows: pa.RecordBatch, bootstrap: str, count: int) -> Callable[[], No
     return run
 
 
-def produce_by_confluent(rows: pa.RecordBatch, bootstrap: str, count: int) -> Callable[[], None]:
+def produce_by_confluent(rows: pa.RecordBatch, bootstrap: str, count: int, codec: str) -> Callable[[], None]:
     """With the same guarantees, and room for all rows."""
     settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 50, "batch.size": 256 << 10}
-    more = {"partitioner": "murmur2_random", "queue.buffering.max.messages": 2_000_000}
+    more = {"partitioner": "murmur2_random", "compression.type": codec, "queue.buffering.max.messages": 2_000_000}
     client = confluent_kafka.Producer(settings | more)
     topic, keys, texts = (
         rows.column("topic")[0].as_py(),
@@ -92,9 +93,9 @@ def produce_by_confluent(rows: pa.RecordBatch, bootstrap: str, count: int) -> Ca
 KINDS = {"encoder": encode, "producer": produce, "confluent": produce_by_confluent}
 
 
-def main(kind: str, bootstrap: str, topic: str, records: int) -> None:
+def main(kind: str, bootstrap: str, topic: str, records: int, codec: str = "none") -> None:
     """Write so many records and print what it took."""
-    run = KINDS[kind](arrow_rows(topic), bootstrap, records // BATCH_ROWS)
+    run = KINDS[kind](arrow_rows(topic), bootstrap, records // BATCH_ROWS, codec)
     wall, cpu = time.monotonic(), cpu_s()
     run()
     rows = records // BATCH_ROWS * BATCH_ROWS
@@ -102,4 +103,4 @@ def main(kind: str, bootstrap: str, topic: str, records: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), *sys.argv[5:])
