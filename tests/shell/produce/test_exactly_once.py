@@ -36,13 +36,6 @@ from tests.kit.written_records import WrittenRecords
 WITHOUT_CHECKS = "without KIP-890's checks"
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[WrittenRecords]:
-    """Kafka's consumer."""
-    with WrittenRecords() as reader:
-        yield reader
-
-
 @pytest.fixture(
     scope="module",
     params=of_tier(quick=("as it comes",), thorough=("as it comes", "transaction.version=1", WITHOUT_CHECKS)),

@@ -89,13 +89,6 @@ def _check_at_least_once(numbers: dict[int, list[int]], count: int) -> None:
         assert first_times == sorted(first_times)
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[WrittenRecords]:
-    """Kafka's own consumer."""
-    with WrittenRecords() as running:
-        yield running
-
-
 def test_random_rows_are_read_by_librdkafka_and_kafka_clients(broker: Broker, topic: str, java: WrittenRecords) -> None:
     """Keys, nulls, tombstones, headers, times; in every codec, by one producer for all of a codec's rows."""
     broker.admin.create_topic(topic, 5, configs={"retention.ms": "-1"})  # some rows are of 1970

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator
 from itertools import islice
 
 import pyarrow as pa
@@ -36,13 +35,6 @@ KNOWN = {
     b"abc": 479470107,
 }  # fmt: skip
 """Of Kafka's ``UtilsTest.testMurmur2``."""
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[WrittenRecords]:
-    """Kafka's own reader."""
-    with WrittenRecords() as running:
-        yield running
 
 
 def _settings(**options: str) -> ProducerSettings:

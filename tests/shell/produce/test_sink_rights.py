@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -34,13 +33,6 @@ MISSING: Final = {
     ("state topic", "create"): "topic {topic}-state (sink.state.topic) is missing and can't be made",
 }
 """Without which right a batch ends with which words."""
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[WrittenRecords]:
-    """Kafka's consumer."""
-    with WrittenRecords() as reader:
-        yield reader
 
 
 class RestrictedSink(Sink):
