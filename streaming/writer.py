@@ -75,8 +75,9 @@ class RowWriter:
         log_to_stderr()
         if has_own_provider(self.options.producer.connection):
             find_pyfiles()
+        borrowed = borrowed_producer(self.options.producer, is_transactional=self.options.is_exactly_once)
         try:
-            with _errors_for_spark(), borrowed_producer(self.options.producer) as producer:
+            with _errors_for_spark(), borrowed as producer:
                 transaction = self._transaction()
                 for batch in batches:
                     if batch.num_rows and not (transaction and transaction.is_written):

@@ -78,13 +78,18 @@ def test_a_stream_is_written_once(spark: SparkSession, broker: Broker, topic: st
 
 
 def test_a_batch_for_each_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """In foreachBatch the batch's number is its txn.version: a batch that Spark runs again writes nothing."""
+    """In foreachBatch the batch's number is its txn.version: a batch that Spark runs again writes nothing.
+
+    What the same tasks write at least once is in no transaction.
+    """
     broker.admin.create_topic(topic, 2)
+    broker.admin.create_topic(f"{topic}-audit", 2)
     more = exactly_once(topic, txn__app__id="copy")
 
     def write_batch(batch: DataFrame, number: int) -> None:
         for _ in range(2):
             write(batch, broker, "cohort", **more, txn__version=number)
+        write(batch, broker, "cohort", topic=f"{topic}-audit")
 
     stream = LineStream(spark, tmp_path, broker, "cohort")
     stream.each_batch = write_batch
@@ -92,6 +97,7 @@ def test_a_batch_for_each_batch(spark: SparkSession, broker: Broker, topic: str,
     stream.run("c")
     expected = Counter("abc")
     wait_until(lambda: seen(spark, broker, topic) == expected, 60, "two batches")
+    wait_until(lambda: seen(spark, broker, f"{topic}-audit") == expected, 60, "two batches, at least once")
 
 
 def test_a_job_that_is_run_again(spark: SparkSession, broker: Broker, topic: str) -> None:

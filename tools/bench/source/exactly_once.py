@@ -14,7 +14,7 @@ from tools.bench.results import BenchError, order
 from tools.bench.source import topics
 from tools.bench.source.peers import COHORT
 from tools.bench.source.runs import Bench, steady
-from tools.bench.source.sink import RATE, copied_while
+from tools.bench.source.sink import RATE, copied_while, warm_broker
 from tools.bench.source.world import World, say
 
 BATCHES = 10
@@ -35,6 +35,7 @@ COLUMNS = (
 
 def measure(world: World) -> list[Sample]:
     """Both; raises BenchError when a topic holds something else than was written."""
+    warm_broker(world)
     with world.application(world.plan.masters[0]) as bench:
         found = _stored(world, bench)
     with world.application(world.plan.masters[0], counting=False) as bench:

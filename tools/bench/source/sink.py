@@ -57,7 +57,7 @@ COLUMNS = (
 
 def measure(world: World) -> list[Sample]:
     """All of it; raises BenchError when a topic holds something else than was written."""
-    _warm_broker(world)
+    warm_broker(world)
     with world.application(world.plan.masters[0]) as bench:
         found = _writes(world, bench)
     with world.application(world.plan.masters[0], counting=False) as bench:
@@ -65,7 +65,7 @@ def measure(world: World) -> list[Sample]:
     return found + _alone(world)
 
 
-def _warm_broker(world: World) -> None:
+def warm_broker(world: World) -> None:
     """Write until the broker's JVM has compiled what takes records in: before, it is what all writers wait for."""
     for codec in CODECS:
         say(f"warming the broker up, {codec}")
