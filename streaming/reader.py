@@ -275,6 +275,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> tuple[Offsets, Ids]:
         """Carry out what ``hold`` decides: plan the batch, wait for brokers, or fail."""
         policy, began = self._options.unreachable, time.monotonic()
+        session.group.keep_connection_file()
         while True:
             snapshot = session.log_ends.refresh(REFRESH_S)
             losses = session.loss.find_losses(start, ids, snapshot, time.monotonic())

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from sparkcohort.runtime.shell.driver.metric_specs import METRICS
+from sparkcohort.runtime.shell.rpc import connection_file
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.command import process
@@ -57,7 +58,10 @@ def caught_up(group: str) -> bool:
 
 @pytest.mark.timeout(400)
 def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int) -> None:
-    """The command and the metrics tell what Kafka's own tool tells, and who owns what; with the query both are gone."""
+    """The command and the metrics tell what Kafka's own tool tells, and who owns what; with the query both are gone.
+
+    The query is found again after somebody has cleaned the folder of connection files.
+    """
     broker.fill(topic, RECORDS, PARTITIONS)
     given = options(broker, topic, metrics__port=port)
     with Stream(spark, given, checkpoint, trigger=ASAP) as run:
@@ -66,6 +70,9 @@ def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, c
         ours, members = (asked("describe", topic, *flags)[1] for flags in ((), ("--members", "--verbose")))
         samples = scraped(port)
         theirs = consumer_groups.describe(broker.bootstrap, topic)
+        file = connection_file.home() / f"{connection_file.find_one(topic).run.run_id}.json"
+        file.unlink()
+        wait_until(lambda: caught_up(topic), LIMIT_S, "another connection file")
     names = ("topic", "partition", "current_offset", "log_end_offset", "lag")
     assert [[row[name] for name in names] for row in ours] == [[getattr(row, name) for name in names] for row in theirs]
     (member,) = members

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,6 +43,8 @@ log = logging.getLogger("sparkcohort.session")
 
 Offsets = Mapping[TopicPartition, int]
 STOP_S = 1.0
+LOOK_S = 10.0
+"""How often a run looks for its connection file, and tries to write it where it can't be written."""
 RELAY_PATIENCE_MS = 2_000
 """How long the driver waits for a leader on behalf of a task, which asks again."""
 
@@ -95,6 +100,8 @@ class GroupRun:
         """The end of the batch in flight."""
         self.page = ""
         """The address of the live page; "" without one."""
+        self._file: Path | None = None  # the connection file; None where it can't be written
+        self._look_at = 0.0  # when to look for it again; never after the end
 
     # --- life ----------------------------------------------------------------------------------------
 
@@ -126,11 +133,7 @@ class GroupRun:
             ending.add(Order.PORTS, metrics.close)
             metrics.start()
             self.page = metrics.page
-        ending.open(
-            Order.SECRETS,
-            lambda: connection_file.write(options.group_id, options.group_instance_id, self.endpoint, self.page),
-            _remove,
-        )
+        ending.open(Order.SECRETS, lambda: self._write_file(is_again=False), lambda _: self._remove_file())
         log.info(
             "group %s: coordinator run %s%s on port %d, instance id %s, first generation %d",
             options.group_id,
@@ -140,6 +143,26 @@ class GroupRun:
             options.group_instance_id,
             coordinator.settings.first_generation,
         )
+
+    def keep_connection_file(self) -> None:
+        """Write it again where it is missing: its disk was full, or somebody has cleaned the folder."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        if self._file is None or not os.access(self._file, os.F_OK):
+            self._write_file(is_again=True)
+
+    def _write_file(self, *, is_again: bool) -> None:
+        options = self._options
+        self._file = connection_file.write(
+            options.group_id, options.group_instance_id, self.endpoint, self.page, is_again=is_again
+        )
+
+    def _remove_file(self) -> None:
+        self._look_at = math.inf
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
 
     def _open_port(self) -> None:
         options, coordinator, service = self._options, self.coordinator, self._service
@@ -248,8 +271,3 @@ def _relay_reader(options: SourceOptions) -> RangeReader:
         poll_timeout_ms=RELAY_PATIENCE_MS,
         on_data_loss=log.warning,
     )
-
-
-def _remove(path: Path | None) -> None:
-    if path is not None:
-        path.unlink(missing_ok=True)

@@ -87,10 +87,10 @@ def home() -> Path:
         raise CohortError("this user has no home directory: set COHORT_HOME to a folder of its own") from None
 
 
-def write(group_id: str, instance_id: str, run: Run, page: str = "") -> Path | None:
+def write(group_id: str, instance_id: str, run: Run, page: str = "", *, is_again: bool = False) -> Path | None:
     """Write this process's connection file, whole or not at all; ``page`` is the address of its live page.
 
-    Returns None after one warning where it can't be written: a query must not fail for that.
+    Returns None after a warning where it can't be written: a query must not fail for that.  ``is_again``: there was a warning.
     """
     credentials = run.credentials
     content = _Content(
@@ -113,7 +113,8 @@ def write(group_id: str, instance_id: str, run: Run, page: str = "") -> Path | N
         _write_whole(path, msgspec.json.encode(content))
     except (OSError, CohortError) as error:
         reason = f"{home()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        log.warning(
+        log.log(
+            logging.DEBUG if is_again else logging.WARNING,
             "group %s: no connection file can be written (%s): the query runs, but the command cohort and describe() will "
             "not find it; set COHORT_HOME to a folder that the driver's user can write to",
             group_id,
