@@ -115,8 +115,8 @@ def write(group_id: str, instance_id: str, run: Run, page: str = "", *, is_again
         reason = f"{home()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         log.log(
             logging.DEBUG if is_again else logging.WARNING,
-            "group %s: no connection file can be written (%s): the query runs, but the command cohort and describe() will "
-            "not find it; set COHORT_HOME to a folder that the driver's user can write to",
+            "group %s: no connection file can be written (%s): the query runs, but the command cohort and describe() "
+            "don't find it until it can; set COHORT_HOME to a folder that the driver's user can write to",
             group_id,
             reason,
         )
