@@ -28,7 +28,8 @@ log = logging.getLogger("sparkcohort")
 PROBE = "cohort-python"
 ROOM = "sparkcohort.streaming.source"
 EXECUTOR_TASKS = 32
-_MISMATCH, _NOT_FOUND, _EXISTS = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_ALREADY_EXISTS"
+_MISMATCH, _EXISTS = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_ALREADY_EXISTS"
+_MISSING = ("DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_NOT_EXIST")  # without Cohort's jar, and with it
 _ANY_TOPIC = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
 _ENV = (
     f"export PYSPARK_PYTHON={sys.executable} (this script's Python) before the session is made; on a cluster "
@@ -184,7 +185,7 @@ def _ask_server(spark: SparkSession) -> None:
         spark.read.format("cohort").options(**_ANY_TOPIC).load().schema  # noqa: B018
     except PySparkException as error:
         text = str(error)
-        if _NOT_FOUND in text:
+        if any(missing in text for missing in _MISSING):
             raise CohortError(
                 "the Spark Connect server has no format('cohort'): its Python has no Cohort. It is what PYSPARK_DRIVER_PYTHON, "
                 "else PYSPARK_PYTHON, else the first python3 in PATH is where the server runs (spark.pyspark.python doesn't count). Do: "

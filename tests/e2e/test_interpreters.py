@@ -12,6 +12,7 @@ import psutil
 import pyspark
 import pytest
 
+from sparkcohort.streaming.installation import jar_path
 from tests.kit import interpreters
 from tests.kit.application import Application
 from tests.kit.broker import Broker
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.thorough("other interpreters, each with a Spark of its 
 SCRIPT = Path(__file__).parent / "scripts" / "registers.py"
 SUBMIT = Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"
 LIMIT_S = 150.0
-DAEMON = "sparkcohort.python_daemon"
 
 
 def told(directory: Path, *command: str, **env: str) -> dict[str, str]:
@@ -49,6 +49,16 @@ def test_a_python_in_path_without_cohort(tmp_path: Path) -> None:
     assert "it has no Cohort" in said["register"]
     assert f"export PYSPARK_PYTHON={sys.executable}" in said["register"]
     assert len(said["register"].splitlines()) == 1
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("has_python", [True, False])
+def test_the_jar_where_python_has_no_cohort(tmp_path: Path, has_python: bool) -> None:
+    """The jar knows the name, and Python, if there is one, not the class: Spark's own words."""
+    python = interpreters.without_cohort(tmp_path / "other") if has_python else tmp_path / "nowhere"
+    command = [str(SUBMIT), "--jars", str(jar_path()), "--conf", f"spark.pyspark.python={sys.executable}", str(SCRIPT)]
+    said = told(tmp_path, *command, PYSPARK_DRIVER_PYTHON=str(python), SPARK_HOME=str(SUBMIT.parents[1]))
+    assert "DATA_SOURCE_NOT_EXIST" in said["unregistered"]
 
 
 @pytest.mark.timeout(300)
@@ -122,14 +132,14 @@ def test_a_program_that_is_no_python(broker: Broker, topic: str, tmp_path: Path)
 def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: Path) -> None:
     """As on YARN in client mode: an archive that executors unpack, ./environment on all sides, and a member's agent out of it.
 
-    With the daemon that conf/spark-defaults.conf recommends, where Spark has archives of PySpark: each daemon of the
-    application is ours and out of that environment, and a worker that dies is replaced.  Only Python's reader has one.
+    Where Spark has archives of PySpark, as it has them: each daemon is out of that environment, and a worker that dies is
+    replaced.  Only Python's reader has one.
     """
     broker.fill(topic, 4_000, 4)
     interpreters.linked(tmp_path / "environment")
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "environment", ".")
-    conf = {"spark.archives": f"{tmp_path / 'environment.tar.gz'}#environment", "spark.python.daemon.module": DAEMON}
+    conf = {"spark.archives": f"{tmp_path / 'environment.tar.gz'}#environment"}
     env = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), "./environment/bin/python3")
     application = Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf, env=env, zipped=True)
     (application.directory / "environment").symlink_to(tmp_path / "environment")
@@ -141,8 +151,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
         assert Path(agent.cmdline()[0]).is_relative_to(work), agent.cmdline()
         (executor,) = application.driver.executors()
         daemons = [each for each in psutil.Process(executor.pid).children() if "pyspark.worker" in each.cmdline()]
-        assert daemons and all(DAEMON in each.cmdline() for each in daemons)
-        assert all(Path(each.cwd(), each.cmdline()[0]).is_relative_to(work) for each in daemons)
+        assert daemons and all(Path(each.cwd(), each.cmdline()[0]).is_relative_to(work) for each in daemons)
         assert all("pyspark.zip" in each.environ()["PYTHONPATH"] for each in daemons)
         for worker in daemons[0].children():
             worker.kill()

@@ -58,6 +58,9 @@ def test_an_executor_needs_no_python_worker(cold: Application, broker: Broker, t
     assert audit["records_direct"] > 0, "the first batch was nobody's"
     assert audit["records_from_agent"] > 0
     assert _python_workers(cold) == []
+    driver = [command(child) for child in descendants(cold.driver.pid)]
+    assert any("create_data_source" in each for each in driver)
+    assert not any("lookup_data_sources" in each for each in driver), "the jar knows where Cohort's class is"
 
 
 @pytest.mark.parametrize("how", of_tier(quick=["SIGKILL"], thorough=["SIGKILL", "SIGSTOP"]))

@@ -33,9 +33,11 @@ final class CohortScan implements Scan {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    MicroBatchStream stream = batch.plans().python().scan(batch.columns(), batch.options()).toMicroBatchStream(checkpoint);
+    PythonSource python = batch.plans().python();
+    Thread reads = python.prepareReads(readSchema(), batch.options());
+    MicroBatchStream stream = python.scan(batch.columns(), batch.options()).toMicroBatchStream(checkpoint);
     isColumnar = PythonSource.isStream(stream);
-    return isColumnar ? new CohortStream(batch.plans().python(), stream, readSchema()) : stream;
+    return isColumnar ? new CohortStream(python, stream, readSchema(), reads) : stream;
   }
 
   /** A stream's slots come in columns.  To leave it to the partitions would have Spark plan what it only looks at. */

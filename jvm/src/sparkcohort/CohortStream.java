@@ -4,6 +4,8 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.util.Map;
 import java.util.Optional;
@@ -20,9 +22,12 @@ import org.apache.spark.sql.types.StructType;
 
 /** The driver's side of a stream: offsets, limits and commits are the Python reader's, the tasks' readers ours. */
 final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+  private static final long READS_MS = 30_000; // Spark asks again
+
   private final PythonSource source;
   private final PythonMicroBatchStreamWithTriggerAvailableNow python;
   private final StructType schema;
+  private final Thread reads; // has asked Python for what the Python factory needs
   private final SlotCounts counts = SlotCounts.ofQuery();
   private AgentLaunch launch; // of the last plan: Spark plans before it asks for the factory
   private Map<String, String> metrics = Map.of(); // as Python had them when it planned the last batch
@@ -30,11 +35,12 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
   private String page = ""; // the address of its live page
   private long writesSent; // batches that this query has written by Cohort, as far as Python knows of them
 
-  CohortStream(PythonSource source, MicroBatchStream python, StructType schema) {
+  CohortStream(PythonSource source, MicroBatchStream python, StructType schema, Thread reads) {
     this.source = source;
     launch = source.launch("");
     this.python = PythonSource.stream(python);
     this.schema = schema;
+    this.reads = reads;
   }
 
   @Override
@@ -147,6 +153,12 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
+    try {
+      reads.join(READS_MS);
+    } catch (InterruptedException e) { // Spark stops the query
+      Thread.currentThread().interrupt();
+      throw new UncheckedIOException((IOException) new InterruptedIOException("the query stops").initCause(e));
+    }
     return new SlotReaderFactory(launch, python.createReaderFactory(), schema, counts);
   }
 

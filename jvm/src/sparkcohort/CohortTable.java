@@ -43,6 +43,7 @@ record CohortTable(Table python, BatchPlans plans, Map<StructType, StreamingData
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    plans.python().search();
     return new CohortWriteBuilder(((SupportsWrite) python).newWriteBuilder(info), info.schema(), writers, commits);
   }
 

@@ -4,6 +4,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.ProcessBuilder.Redirect;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -14,8 +15,11 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import net.razorvine.pickle.PickleException;
 import net.razorvine.pickle.Unpickler;
+import org.apache.spark.JobArtifactSet$;
+import org.apache.spark.SparkThrowable;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.api.python.PythonUtils$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -28,12 +32,15 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.RowToColumnConverter;
+import org.apache.spark.sql.execution.datasources.DataSourceManager$;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.Metadata;
@@ -42,32 +49,90 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Option;
 import scala.collection.immutable.ArraySeq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Every use of Spark's inner classes, read in 4.2.0 and 4.3.0: how Spark itself reads a Python source. */
 final class PythonSource {
+  private static final Logger LOG = LoggerFactory.getLogger("sparkcohort.reader");
   private static final String SCAN = "cohort.scan"; // streaming/batch_scan.py
 
   private final String name;
-  private final PythonDataSourceV2 source;
+  private final NamedSource source;
 
   PythonSource(String name) {
     this.name = name;
-    source = named(name);
+    source = new NamedSource(name);
   }
 
-  private static PythonDataSourceV2 named(String name) {
-    PythonDataSourceV2 source = new PythonDataSourceV2();
-    source.setShortName(name);
-    return source;
+  /** The source, by its class's name where Spark has not looked for sources yet: its look-up is one more Python, which imports them all. */
+  private static final class NamedSource extends PythonDataSourceV2 {
+    private static final String MODULE = "pyspark_cohort";
+    private static final byte[] PICKLED_CLASS = ("c" + MODULE + "\nDefaultSource\n.").getBytes(StandardCharsets.US_ASCII);
+
+    private static volatile UserDefinedPythonDataSource byName; // kept: with each one Spark asks Python for its version
+
+    private UserDefinedPythonDataSource source;
+    private boolean isSearched; // by Spark
+
+    NamedSource(String name) {
+      setShortName(name);
+    }
+
+    @Override
+    public synchronized UserDefinedPythonDataSource source() {
+      if (source == null) {
+        // One that is registered by hand comes first; to register it, Spark has looked for its name (DataSourceRegistration).
+        if (DataSourceManager$.MODULE$.dataSourceBuilders().isDefined()) {
+          search();
+        } else {
+          if (byName == null) {
+            byName = new UserDefinedPythonDataSource(PythonUtils$.MODULE$.createPythonFunction(PICKLED_CLASS));
+          }
+          source = byName;
+        }
+      }
+      return source;
+    }
+
+    /** Take what Spark finds by this name.  Raises Spark's error where that is nothing. */
+    synchronized void search() {
+      source = super.source();
+      isSearched = true;
+    }
+
+    @Override
+    public synchronized PythonDataSourceCreationResult getOrCreateDataSourceInPython(
+        String name, CaseInsensitiveStringMap options, Option<StructType> schema) {
+      try {
+        return super.getOrCreateDataSourceInPython(name, options, schema);
+      } catch (Exception e) {
+        if (isSearched || isOfSource(e)) {
+          throw e;
+        }
+        search(); // a look-up that fails leaves no trace, and another Python may be registered by hand
+        return super.getOrCreateDataSourceInPython(name, options, schema);
+      }
+    }
+
+    /** Whether the source itself raised this error. */
+    private static boolean isOfSource(Exception error) {
+      boolean isOfPython = error instanceof SparkThrowable thrown && "PYTHON_DATA_SOURCE_ERROR".equals(thrown.getCondition());
+      return isOfPython && !error.getMessage().contains("No module named '" + MODULE + "'");
+    }
   }
 
   /** Raises LinkageError where this Spark lacks one of these classes. */
   static void check() {
     List.of( // to name a class is to load it
         PythonFunction.class,
-        PythonUtils.class,
+        PythonUtils$.class,
+        DataSourceManager$.class,
+        JobArtifactSet$.class,
+        UserDefinedPythonDataSource.class,
         PythonBatch.class,
         PythonDataSourceReadInfo.class,
         PythonMicroBatchStreamWithTriggerAvailableNow.class,
@@ -120,6 +185,26 @@ final class PythonSource {
     return ((SupportsRead) source.getTable(columns, new Transform[0], options)).newScanBuilder(options).build();
   }
 
+  /** Write by the source that Spark finds: no other step of a batch write says that there is none. */
+  void search() {
+    source.search();
+  }
+
+  /**
+   * Ask Python for the function that the tasks of a stream run, while the stream's own Python starts.  Spark asks with the first batch,
+   * for the same object, and so does this stream where this has failed or Connect's session has Python files of its own.
+   */
+  Thread prepareReads(StructType columns, CaseInsensitiveStringMap options) {
+    source.getOrCreateDataSourceInPython(name, options, Option.apply(columns)); // Spark takes source() before it
+    Thread asking = new Thread(() -> source.getOrCreateReadInfo(name, options, columns, true), "cohort-read-info");
+    asking.setDaemon(true);
+    asking.setUncaughtExceptionHandler((thread, error) -> LOG.debug("Python is asked again with the first batch", error));
+    if (JobArtifactSet$.MODULE$.getCurrentJobArtifactState().isEmpty()) { // else it is the query's thread that has it
+      asking.start();
+    }
+    return asking;
+  }
+
   /** What Python planned for one scan, and the ranges of the whole, which are for the next scans. */
   record ScanPlan(Batch batch, String ranges) {}
 
@@ -134,7 +219,8 @@ final class PythonSource {
     List<byte[]> partitions = CollectionConverters.asJava(info.partitions());
     int last = partitions.size() - 1;
     String ranges = unpickle(partitions.get(last), plan -> (String) Objects.requireNonNull(plan.get("value")));
-    PythonDataSourceV2 own = named(name);
+    NamedSource own = new NamedSource(name);
+    own.source = source.source();
     byte[][] tasks = partitions.subList(0, last).toArray(byte[][]::new);
     own.setReadInfo(new PythonDataSourceReadInfo(info.func(), ArraySeq.unsafeWrapArray(tasks)));
     return new ScanPlan(new PythonBatch(own, name, columns, options), ranges);

@@ -28,10 +28,12 @@ MOST_README_LINES, MOST_FILES_FOUND, MOST_PAGES, MOST_WORDS = 150, 6, 32, 32_000
 PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md")
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 CELLS = re.compile(r"(?<!\\) \| ")
 OPTION = re.compile(r"""\.option\("([^"]+)",""")
 SPARKS_OWN = (
+    "DATA_SOURCE_NOT_EXIST",
     "DATA_SOURCE_NOT_FOUND",
     "DATA_SOURCE_PUSHDOWN_DISABLED",
     "PYTHON_VERSION_MISMATCH",
@@ -159,6 +161,20 @@ def test_every_link_leads_somewhere(name: str) -> None:
         if not target.exists() or (anchor and anchor not in _anchors(target)):
             lost.append(link)
     assert lost == []
+
+
+def test_every_page_that_code_or_settings_name_is_there() -> None:
+    """In errors, comments and conf/, where no link is followed."""
+    files = [path for folder in (*CODE, "conf", "examples", "jvm", "tools") for path in (ROOT / folder).rglob("*.*")]
+    texts = {
+        path: path.read_text(errors="replace")
+        for path in files
+        if path.is_file() and path.suffix not in {".pyc", ".so"}
+    }
+    lost = {
+        page: path for path, text in texts.items() for page in NAMED_PAGE.findall(text) if not (ROOT / page).is_file()
+    }
+    assert lost == {}
 
 
 @pytest.mark.parametrize("name", PAGES)
