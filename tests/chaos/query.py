@@ -192,9 +192,7 @@ class QueryUnderTest:
         if target == "agent":
             return driver.agents()
         if target == "worker":
-            forks = processes.matching(DAEMON, driver.processes()) or processes.matching(
-                "python_daemon", driver.processes()
-            )
+            forks = processes.matching(DAEMON, driver.processes())
             return [child for fork in forks for child in processes.descendants(fork.pid)]
         if target == "runner":
             found = self.live()

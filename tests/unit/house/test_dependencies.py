@@ -21,7 +21,7 @@ BROUGHT = {"grimp": "import-linter", "py4j": "pyspark", "elftools": "pyelftools"
 """Packages that a declared dependency brings along as its own interface, or under another name in an environment of its own."""
 
 UNPROMISED = {
-    "pyspark": ("sparkcohort/python_daemon.py", "pyspark.daemon"),  # started under its own name
+    "pyspark": ("jvm/src/sparkcohort/PythonSource.java", "Spark's inner classes"),
 }
 """What a dependency has not promised to keep, and where we rely on it."""
 
