@@ -20,6 +20,12 @@ from tools.bench.source.world import World, say
 BATCHES = 10
 MOST_RECORDS = 2_000_000
 LIMIT_S = 300.0
+# As docs/operate/sizing.md has it for a checkpoint on a local disk: else Spark starts processes for the log files of each batch.
+LOCAL_CHECKPOINT = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
 STORED, COMING = "topic to topic, stored records", f"topic to topic, {RATE:,} records/s"
 AT_LEAST, EXACTLY = "at least once", "exactly once"
 GUARANTEES = (AT_LEAST, EXACTLY)
@@ -38,7 +44,7 @@ def measure(world: World) -> list[Sample]:
     warm_broker(world)
     with world.application(world.plan.masters[0]) as bench:
         found = _stored(world, bench)
-    with world.application(world.plan.masters[0], counting=False) as bench:
+    with world.application(world.plan.masters[0], LOCAL_CHECKPOINT, counting=False) as bench:
         return found + _coming(world, bench)
 
 
