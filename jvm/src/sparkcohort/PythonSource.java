@@ -73,7 +73,7 @@ final class PythonSource {
     private static final String MODULE = "pyspark_cohort";
     private static final byte[] PICKLED_CLASS = ("c" + MODULE + "\nDefaultSource\n.").getBytes(StandardCharsets.US_ASCII);
 
-    private static volatile UserDefinedPythonDataSource byName; // kept: with each one Spark asks Python for its version
+    private static UserDefinedPythonDataSource byName; // kept: with each one Spark asks Python for its version
 
     private UserDefinedPythonDataSource source;
     private boolean isSearched; // by Spark
@@ -85,17 +85,27 @@ final class PythonSource {
     @Override
     public synchronized UserDefinedPythonDataSource source() {
       if (source == null) {
-        // One that is registered by hand comes first; to register it, Spark has looked for its name (DataSourceRegistration).
-        if (DataSourceManager$.MODULE$.dataSourceBuilders().isDefined()) {
-          search();
-        } else {
-          if (byName == null) {
-            byName = new UserDefinedPythonDataSource(PythonUtils$.MODULE$.createPythonFunction(PICKLED_CLASS));
-          }
-          source = byName;
+        try {
+          source = unsearched();
+        } catch (LinkageError e) {
+          LOG.debug("this Spark is another one: it looks for Cohort itself", e);
         }
       }
+      if (source == null) {
+        search();
+      }
       return source;
+    }
+
+    /** Null where Spark has looked: one that is registered by hand comes first, and to register it Spark looks (DataSourceRegistration). */
+    private static synchronized UserDefinedPythonDataSource unsearched() {
+      if (DataSourceManager$.MODULE$.dataSourceBuilders().isDefined()) {
+        return null;
+      }
+      if (byName == null) {
+        byName = new UserDefinedPythonDataSource(PythonUtils$.MODULE$.createPythonFunction(PICKLED_CLASS));
+      }
+      return byName;
     }
 
     /** Take what Spark finds by this name.  Raises Spark's error where that is nothing. */
