@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from tests.kit.streams import CHECKPOINT_FILES, WITHOUT_PROCESSES
 from tools.bench.figures import Demand, Sample, difference
 from tools.bench.report import Column
 from tools.bench.results import BenchError, order
@@ -21,11 +22,7 @@ BATCHES = 10
 MOST_RECORDS = 2_000_000
 LIMIT_S = 300.0
 # As docs/operate/sizing.md has it for a checkpoint on a local disk: else Spark starts processes for the log files of each batch.
-LOCAL_CHECKPOINT = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    )
-}
+LOCAL_CHECKPOINT = {CHECKPOINT_FILES: WITHOUT_PROCESSES}
 STORED, COMING = "topic to topic, stored records", f"topic to topic, {RATE:,} records/s"
 AT_LEAST, EXACTLY = "at least once", "exactly once"
 GUARANTEES = (AT_LEAST, EXACTLY)
