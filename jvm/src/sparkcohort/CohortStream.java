@@ -155,9 +155,8 @@ final class CohortStream implements MicroBatchStream, SupportsTriggerAvailableNo
   public PartitionReaderFactory createReaderFactory() {
     try {
       reads.join(READS_MS);
-    } catch (InterruptedException e) { // Spark stops the query
-      Thread.currentThread().interrupt();
-      throw new UncheckedIOException((IOException) new InterruptedIOException("the query stops").initCause(e));
+    } catch (InterruptedException e) { // the thread's flag stays down, as in CommitProcess
+      throw new UncheckedIOException((IOException) new InterruptedIOException("the query is stopped").initCause(e));
     }
     return new SlotReaderFactory(launch, python.createReaderFactory(), schema, counts);
   }
