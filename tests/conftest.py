@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import sys
@@ -35,16 +34,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # pyspark_cohort, and what ships is what is tested: so it goes last.
 sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() != ROOT] + [str(ROOT)]
 
+from tests.kit import watchdog  # noqa: E402  after the path is right
 from tests.kit.broker import Broker, Cluster  # noqa: E402  after the path is right
 from tests.kit.mock import MockCluster  # noqa: E402  after the path is right
 from tests.kit.processes import MARK  # noqa: E402  after the path is right
 from tests.kit.shared_brokers import guarded, pair, put_back  # noqa: E402, F401  fixtures, after the path is right
 from tests.kit.tier import TIER, is_thorough  # noqa: E402  after the path is right
-
-# pytest-timeout's thread needs the interpreter's lock, which some of librdkafka's bindings keep while they wait
-# (``Consumer.assignment``): without this, such a test would hang for good, and nothing would tell which.
-BEYOND_S = 60
-ERRORS = pytest.StashKey[int]()
 
 DURATIONS = ROOT / ".cache" / "tests" / "durations.json"
 # What one worker has for a whole run: a Spark session, an application with executors, the brokers that are dear to start.
@@ -59,8 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep where errors go before tests' output is captured, choose the tier, and mark what a worker of pytest-xdist will start."""
-    config.stash[ERRORS] = os.dup(2)
+    """Have each test watched, choose the tier, and mark what a worker of pytest-xdist will start."""
+    config.pluginmanager.register(watchdog)
     if config.option.tier is not None:
         os.environ[TIER] = config.option.tier
     settings.load_profile("thorough" if is_thorough() else "quick")
@@ -68,6 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is not None:
         os.environ[MARK] = f"{worker}-{os.getpid()}"
     elif config.getoption("dist", "no") != "no":
+        from tests.kit import scheduling  # the oldest environment is without pytest-xdist
+
+        config.pluginmanager.register(scheduling)
         config.pluginmanager.register(Results(config))
 
 
@@ -133,18 +131,6 @@ class Results:
         DURATIONS.parent.mkdir(parents=True, exist_ok=True)
         last = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
         DURATIONS.write_text(json.dumps(last | {name: round(s, 1) for name, s in self._seconds.items()}, indent=1))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A minute after pytest-timeout should have, a watchdog in C prints where every thread is and ends the run."""
-    mark = item.get_closest_marker("timeout")
-    limit_s = float(mark.args[0] if mark and mark.args else item.config.getini("timeout"))
-    faulthandler.dump_traceback_later(limit_s + BEYOND_S, exit=True, file=item.config.stash[ERRORS])
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,79 @@
+"""Ends the process of a test that takes longer than its limit, and says in the test's report where every thread was.
+
+In place of pytest-timeout's timers, by the hooks that it has for this.  Its thread needs the interpreter's lock, which some of librdkafka's bindings
+keep while they wait (``Consumer.assignment``), and what it prints is lost: pytest-xdist has closed the standard output of its workers.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+STACKS = Path(__file__).resolve().parents[2] / ".cache" / "tests" / "stacks"
+OUTPUT = pytest.StashKey[int]()
+LIMIT_S = pytest.StashKey[float]()
+
+
+class Settings(Protocol):
+    """The part of pytest-timeout's settings that counts here."""
+
+    timeout: float  # seconds for one test with its fixtures
+
+
+def stacks_file(run: str, worker: str) -> Path:
+    """What the watchdog of a worker writes to, by pytest-xdist's names of the run and the worker."""
+    return STACKS / f"{run}-{worker}.txt"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Open what the watchdog writes to: a worker's file, else the standard error, which is not captured yet."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        config.stash[OUTPUT] = os.dup(2)
+        return
+    file = stacks_file(os.environ["PYTEST_XDIST_TESTRUNUID"], worker)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    config.stash[OUTPUT] = os.open(file, os.O_WRONLY | os.O_CREAT)
+    config.add_cleanup(file.unlink)
+
+
+def watch(item: pytest.Item) -> None:
+    """Give the test its limit from now on."""
+    faulthandler.dump_traceback_later(item.stash[LIMIT_S], exit=True, file=item.config.stash[OUTPUT])
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: Settings) -> bool:
+    """The test begins."""
+    item.stash[LIMIT_S] = settings.timeout
+    watch(item)
+    return True
+
+
+def pytest_timeout_cancel_timer() -> bool:
+    """The test is over."""
+    faulthandler.cancel_dump_traceback_later()
+    return True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Watch the end of a test's fixtures too where the test failed: there pytest and pytest-timeout stop their timers."""
+    if isinstance(node, pytest.Item) and LIMIT_S in node.stash and not node.config.getoption("usepdb"):
+        watch(node)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add the stacks to the report of a test whose worker died.  Its last line says where the test was."""
+    node = getattr(report, "node", None)
+    if str(report.when) != "???" or node is None:  # how pytest-xdist marks such a report
+        return
+    file = stacks_file(node.workerinput["testrunuid"], node.gateway.id)
+    stacks = file.read_text(errors="replace") if file.exists() else ""
+    file.unlink(missing_ok=True)
+    place = stacks.rpartition("(most recent call first):\n")[2].partition("\n")[0].strip()  # the main thread comes last
+    report.longrepr = f"{stacks}\n{report.longrepr}" + (f": {place}" if place else "")
