@@ -26,6 +26,7 @@ LOGS = ROOT / ".cache" / "tests"
 PYTHON = str(Path(sys.executable).parent / "python")  # the environment's own, whatever it links to
 PYTEST = [PYTHON, "-P", "-m", "pytest"]
 WORKERS = 3  # tests without Spark wait for most of their time: three keep two cores busy
+PATIENT = ["nice", "-n", "5"]  # a third of the others' share; with nice's usual tenth they end last on a busy machine
 NEEDED_BY_ALL = ["jdk", "jars"]
 NEEDED_BESIDES = {"test": [], "all": ["prometheus", "chromium", "hosts", "wheels", "oldest"]}
 LINT = [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]]
@@ -64,7 +65,7 @@ def run(name: str, command: list[str], limit_s: float, *, show: bool = False, pa
     """Run a command to its end, at most ``limit_s``; ``show`` prints what it says as it comes, ``patient`` yields to all others."""
     began = time.monotonic()
     log = LOGS / f"{name.replace(' ', '-')}.log"
-    command = ["timeout", "--foreground", "-k", "10", str(int(limit_s)), *(["nice"] if patient else []), *command]
+    command = ["timeout", "--foreground", "-k", "10", str(int(limit_s)), *(PATIENT if patient else []), *command]
     with log.open("wb") as into, log.open("rb") as output:
         # Into a file: of a pipe, a process that outlives the command would hold the other end.
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=into, stderr=subprocess.STDOUT)
@@ -175,7 +176,7 @@ def main() -> int:
     with ThreadPoolExecutor() as pool:
         checks: list[Future[Step]] = [pool.submit(lint, limit_s)]
         jars = run("jars", ["tools/bootstrap.sh", *NEEDED_BY_ALL], limit_s)
-        # They yield to every other process, so each may take ten times as long as it takes alone.
+        # They yield to other processes, so each may take ten times as long as it takes alone.
         pure = [*PYTEST, "-o", "timeout=1200", "tests/unit", *options]
         checks.append(pool.submit(run, "pure tests", pure, limit_s, patient=True))
         ready = environment(known.tier, limit_s) if jars.passed else jars

@@ -14,6 +14,7 @@ from typing import Protocol
 import pytest
 
 STACKS = Path(__file__).resolve().parents[2] / ".cache" / "tests" / "stacks"
+LIBRARY = "/lib/python"  # where Python's own modules are, and those that are installed
 OUTPUT = pytest.StashKey[int]()
 LIMIT_S = pytest.StashKey[float]()
 
@@ -75,5 +76,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     file = stacks_file(node.workerinput["testrunuid"], node.gateway.id)
     stacks = file.read_text(errors="replace") if file.exists() else ""
     file.unlink(missing_ok=True)
-    place = stacks.rpartition("(most recent call first):\n")[2].partition("\n")[0].strip()  # the main thread comes last
+    main = stacks.rpartition("(most recent call first):\n")[2]  # the main thread comes last
+    place = next((line.strip() for line in main.splitlines() if LIBRARY not in line), "")
     report.longrepr = f"{stacks}\n{report.longrepr}" + (f": {place}" if place else "")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 100  # where the workers wait for each other, the run would not end
+LIMIT_S = 1000  # of a run here whose workers wait for each other for good; beside all other tests it may take minutes
 PASSES = "def test_passes(): pass\n"
 DIES = "import os\ndef test_dies(): os._exit(3)\n"
 HANGS = """
@@ -20,15 +20,15 @@ import ctypes, pytest
 
 @pytest.mark.timeout(2)
 def test_hangs():
-    ctypes.PyDLL(None).sleep(60)  # holds the interpreter's lock
+    ctypes.PyDLL(None).pause()  # holds the interpreter's lock
 """
 FAILS_AND_HANGS = """
-import time, pytest
+import threading, pytest
 
 @pytest.fixture
 def endless():
     yield
-    time.sleep(60)
+    threading.Event().wait(60)
 
 @pytest.mark.timeout(2)
 def test_fails(endless):
@@ -55,11 +55,11 @@ def run(folder: Path, files: dict[str, str], workers: int) -> Run:
         (folder / f"test_{name}.py").write_text(
             f"{text}\nimport pytest\npytestmark = pytest.mark.xdist_group('{name}')\n"
         )
-    command: list[str | Path] = [sys.executable, "-P", "-m", "pytest", "--rootdir", folder, "-c", os.devnull, "-p", "no:cacheprovider"]
+    command = [sys.executable, "-P", "-m", "pytest", f"--rootdir={folder}", "-c", os.devnull, "-p", "no:cacheprovider"]
     hooks = ["-p", "tests.kit.watchdog", "-p", "tests.kit.scheduling"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(
-        [*command, *hooks, "--dist", "loadgroup", "--no-loadscope-reorder", "-n", str(workers), "--timeout", "60", folder],
+        [*command, *hooks, "--dist", "loadgroup", "--no-loadscope-reorder", "-n", str(workers), "--timeout", "600", str(folder)],
         env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
     return Run(ended.stdout + ended.stderr)
