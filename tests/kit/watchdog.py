@@ -9,11 +9,12 @@ from __future__ import annotations
 import faulthandler
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import pytest
 
-STACKS = Path(__file__).resolve().parents[2] / ".cache" / "tests" / "stacks"
+STACKS = "COHORT_TEST_STACKS"  # the environment variable that tells the workers their folder
 LIBRARY = "/lib/python"  # where Python's own modules are, and those that are installed
 OUTPUT = pytest.StashKey[int]()
 LIMIT_S = pytest.StashKey[float]()
@@ -25,21 +26,21 @@ class Settings(Protocol):
     timeout: float  # seconds for one test with its fixtures
 
 
-def stacks_file(run: str, worker: str) -> Path:
-    """What the watchdog of a worker writes to, by pytest-xdist's names of the run and the worker."""
-    return STACKS / f"{run}-{worker}.txt"
+def stacks_file(worker: str) -> Path:
+    """What the watchdog of a worker writes to."""
+    return Path(os.environ[STACKS], worker)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Open what the watchdog writes to: a worker's file, else the standard error, which is not captured yet."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
+        folder = TemporaryDirectory(prefix="cohort-stacks-")
+        config.add_cleanup(folder.cleanup)
+        os.environ[STACKS] = folder.name
         config.stash[OUTPUT] = os.dup(2)
-        return
-    file = stacks_file(os.environ["PYTEST_XDIST_TESTRUNUID"], worker)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    config.stash[OUTPUT] = os.open(file, os.O_WRONLY | os.O_CREAT)
-    config.add_cleanup(file.unlink)
+    else:
+        config.stash[OUTPUT] = os.open(stacks_file(worker), os.O_WRONLY | os.O_CREAT, 0o600)
 
 
 def watch(item: pytest.Item) -> None:
@@ -73,9 +74,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     node = getattr(report, "node", None)
     if str(report.when) != "???" or node is None:  # how pytest-xdist marks such a report
         return
-    file = stacks_file(node.workerinput["testrunuid"], node.gateway.id)
+    file = stacks_file(node.gateway.id)
     stacks = file.read_text(errors="replace") if file.exists() else ""
-    file.unlink(missing_ok=True)
     main = stacks.rpartition("(most recent call first):\n")[2]  # the main thread comes last
     place = next((line.strip() for line in main.splitlines() if LIBRARY not in line), "")
-    report.longrepr = f"{stacks}\n{report.longrepr}" + (f": {place}" if place else "")
+    if place:
+        report.longrepr = f"{report.longrepr}\n{stacks}\nover its limit: {place}"

@@ -81,4 +81,4 @@ def test_a_test_over_its_limit_says_where_it_was(tmp_path: Path, test: str, plac
     """Also where the interpreter's lock is held, and after the test has failed."""
     ended = run(tmp_path, {"a": PASSES, "b": test, "c": PASSES}, 1)
     assert ended.counts["passed"] == 2, ended.output
-    assert re.search(rf"worker 'gw0' crashed while running .*: File .* {place}\n", ended.output), ended.output
+    assert re.search(rf"over its limit: File .*test_b.py.* {place}\n", ended.output), ended.output
