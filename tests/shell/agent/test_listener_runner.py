@@ -7,6 +7,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,11 @@ HERE = __name__
 
 
 @pytest.fixture
-def listener() -> Iterator[Recorder]:
-    """A fresh recorder, findable by its dotted name; its gate opens at the end."""
+def listener() -> Recorder:
+    """A fresh recorder, findable by its dotted name."""
     global recorder  # noqa: PLW0603  what a dotted name names is global
     recorder = Recorder()
-    yield recorder
-    recorder.gate.set()
+    return recorder
 
 
 class Heard(logging.Handler):
@@ -110,10 +110,26 @@ class Heard(logging.Handler):
         self.listening.call_revoked(partitions, done.set)
         return done
 
+    def close(self) -> None:
+        """Wait for the calls under way: of the log the next test hears all."""
+        self.listening.close([], LIMIT_S, are_lost=False)
+        listener_runner.log.removeHandler(self)
 
-def test_calls_come_in_order_and_one_at_a_time(listener: Recorder) -> None:
+
+Hear = Callable[..., Heard]
+
+
+@pytest.fixture
+def hear(listener: Recorder) -> Iterator[Hear]:
+    """What starts to listen, with the arguments of ``Heard``."""
+    with ExitStack() as stack:
+        yield lambda *arguments: stack.enter_context(closing(Heard(*arguments)))
+        listener.gate.set()
+
+
+def test_calls_come_in_order_and_one_at_a_time(listener: Recorder, hear: Hear) -> None:
     """What is revoked is told, and waited for, before what is assigned after it; partitions are plain sorted pairs."""
-    heard = Heard(f"{HERE}:recorder")
+    heard = hear(f"{HERE}:recorder")
     listener.gate.clear()
     done = heard.revoke(TWO, ONE)
     heard.listening.call_assigned([TWO])
@@ -134,9 +150,9 @@ def test_calls_come_in_order_and_one_at_a_time(listener: Recorder) -> None:
     ]
 
 
-def test_one_that_blocks_is_gone_on_without(listener: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_blocks_is_gone_on_without(listener: Recorder, hear: Hear, caplog: pytest.LogCaptureFixture) -> None:
     """At the end of its time the member goes on and says so; while it still blocks, the next is not waited for at all."""
-    heard = Heard(f"{HERE}.recorder", SHORT_MS)
+    heard = hear(f"{HERE}.recorder", SHORT_MS)
     listener.gate.clear()
     assert heard.revoke(ONE).wait(LIMIT_S)
     assert heard.report() == ("revoked", "overran")
@@ -155,14 +171,14 @@ def test_one_that_blocks_is_gone_on_without(listener: Recorder, caplog: pytest.L
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
 def test_one_that_raises_is_logged_and_gone_on_with(
-    listener: Recorder, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+    listener: Recorder, hear: Hear, caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     """Whatever it raises: the member goes on at once, and the next call is made."""
 
     def fail() -> None:
         raise error("of its own making")
 
-    heard, listener.fate = Heard(f"{HERE}:recorder"), fail
+    heard, listener.fate = hear(f"{HERE}:recorder"), fail
     assert heard.revoke(ONE).wait(LIMIT_S)
     assert heard.report() == ("revoked", "raised")
     assert f"listener {HERE}:recorder: on_partitions_revoked of 1 partition raised" in caplog.text
@@ -171,18 +187,18 @@ def test_one_that_raises_is_logged_and_gone_on_with(
     assert listener.told.get(timeout=LIMIT_S) == ("assigned", (tuple(TWO),))
 
 
-def test_one_that_cannot_be_created_is_gone_on_without() -> None:
+def test_one_that_cannot_be_created_is_gone_on_without(hear: Hear) -> None:
     """The group doesn't wait for a listener that isn't there."""
-    heard = Heard(f"{HERE}.Broken")
+    heard = hear(f"{HERE}.Broken")
     assert heard.revoke(ONE).wait(LIMIT_S)
     assert heard.report() == ("created", "raised")
 
 
-def test_any_object_with_one_of_the_methods_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_object_with_one_of_the_methods_will_do(monkeypatch: pytest.MonkeyPatch, hear: Hear) -> None:
     """What it has no method for is passed over; what is lost is told as revoked (Kafka: onPartitionsLost's default)."""
     lone = Lone()
     monkeypatch.setattr(sys.modules[HERE], "recorder", lone)
-    heard = Heard(f"{HERE}:recorder")
+    heard = hear(f"{HERE}:recorder")
     heard.listening.call_assigned([ONE])
     heard.listening.call_lost([ONE])
     assert heard.revoke(TWO).wait(LIMIT_S)
@@ -190,9 +206,9 @@ def test_any_object_with_one_of_the_methods_will_do(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_the_end_is_told_and_waited_for_a_moment(listener: Recorder, lost: bool) -> None:
+def test_the_end_is_told_and_waited_for_a_moment(listener: Recorder, hear: Hear, lost: bool) -> None:
     """A member that ends tells of what it still has; a listener that blocks does not keep it."""
-    heard = Heard(f"{HERE}:recorder")
+    heard = hear(f"{HERE}:recorder")
     heard.listening.close([ONE], LIMIT_S, are_lost=lost)
     assert listener.told.get_nowait() == ("revoked", (tuple(ONE),))
     assert heard.report() == ("lost" if lost else "revoked", "returned")
