@@ -175,13 +175,14 @@ def still(asked: list[int]) -> bool:
 def test_streams_are_few_and_a_slow_viewer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is refused and scrapes go on; who doesn't read is not waited for, and gives its place back."""
     monkeypatch.setattr(_ScrapeHandler, "timeout", 1.0)
-    monkeypatch.setattr(live_feed, "EVERY_S", 0.05)
-    monkeypatch.setattr(live_feed, "SHARE", 1.0)
-    group = ScriptedGroup(10, 300)
+    few, many, full = ScriptedGroup(1, 1), ScriptedGroup(10, 300), threading.Event()
 
     def status() -> dict[str, Any]:
-        group.flow(7)
-        return group.status()
+        """Of a few bytes, which wait for each viewer in its socket, until all places are taken."""
+        if not full.is_set():
+            return few.status()
+        many.flow(7)
+        return many.status()
 
     with serving(status) as port, ExitStack() as stack:
         for _ in range(STREAMS):
@@ -190,6 +191,9 @@ def test_streams_are_few_and_a_slow_viewer_is_dropped(monkeypatch: pytest.Monkey
             slow.connect(("127.0.0.1", port))
             slow.sendall(b"GET /events HTTP/1.0\r\n\r\n")
         wait_until(lambda: not has_place(port), 20, "all places taken")
+        monkeypatch.setattr(live_feed, "EVERY_S", 0.05)
+        monkeypatch.setattr(live_feed, "SHARE", 1.0)
+        full.set()
         assert ask(port, "/healthz")[0] == 200
         # Not once more after one that was let in and has gone: its place is free only when the next event can't be sent.
         with closing(wait_until(lambda: admitted(port), 60, "a place")) as viewer:
