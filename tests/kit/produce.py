@@ -63,6 +63,14 @@ def producer(bootstrap: str, **conf: str | int | bool) -> Producer:
     )
 
 
+def gathering(bootstrap: str, topic: str, **conf: str | int | bool) -> Producer:
+    """A producer that sends nothing before it is flushed: what each partition of the topic gets then is one batch, if it fits."""
+    client = producer(bootstrap, linger_ms=60_000, **conf)  # which a flush cuts short
+    # What is produced before the partitions are known is moved to them one by one, and a flush would send the first at once.
+    client.list_topics(topic, FLUSH_TIMEOUT_S)
+    return client
+
+
 class Acknowledged:
     """Counts deliveries per partition and keeps the first error."""
 
@@ -102,9 +110,7 @@ def produce(
     when not all of them were acknowledged.  As few batches as they fit into (a MiB each, of 10,000 records at most),
     however busy the machine is.
     """
-    client = producer(bootstrap, compression_type=compression, linger_ms=60_000)  # which a flush cuts short
-    # What is produced before the partitions are known is moved to them one by one, and a flush would send the first at once.
-    client.list_topics(topic, FLUSH_TIMEOUT_S)
+    client = gathering(bootstrap, topic, compression_type=compression)
     seen = Acknowledged()
     extra: dict[str, Any] = {} if headers is None else {"headers": headers}
     at = timestamp_ms or 0  # 0: the client's clock

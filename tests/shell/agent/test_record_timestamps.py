@@ -8,7 +8,7 @@ from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
-from tests.kit.produce import producer
+from tests.kit.produce import gathering
 from tests.kit.waiting import wait_until
 
 
@@ -16,7 +16,7 @@ def test_it_knows_when_waiting_records_were_written(mock_broker: MockCluster) ->
     """The first of the batch in flight and the first after it, whatever columns the query reads."""
     tp, early = TopicPartition("t", 0), 1_795_000_000_000
     mock_broker.create_topic("t", 1)
-    client = producer(mock_broker.bootstrap, linger_ms=60_000)
+    client = gathering(mock_broker.bootstrap, "t")
     for number in range(100):
         client.produce("t", b"v", partition=0, timestamp=early + number)
     client.flush(30)

@@ -11,7 +11,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.range_reader import DataLossError, FetchError
 from tests.kit import segments
 from tests.kit.broker import Broker
-from tests.kit.produce import FLUSH_TIMEOUT_S, producer, value_of
+from tests.kit.produce import FLUSH_TIMEOUT_S, gathering, value_of
 from tests.kit.ranges import Rows, offsets, tasks_read
 
 pytestmark = pytest.mark.thorough("a broker whose logs are damaged")
@@ -61,7 +61,7 @@ def damaged() -> Iterator[Broker]:
 
 def write(broker: Broker, codec: str, first: int) -> None:
     """One batch into each partition that is written with this codec."""
-    client = producer(broker.bootstrap, compression_type=codec, linger_ms=60_000)
+    client = gathering(broker.bootstrap, TOPIC, compression_type=codec)
     for number in range(WHOLE + 1):
         if codec == (list(DAMAGES.values())[number].codec if number < len(DAMAGES) else "none"):
             for sequence in range(first, first + BATCH):

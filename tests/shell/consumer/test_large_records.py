@@ -26,7 +26,7 @@ from tests.kit.agents import TOPIC, World, pulled
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
-from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer, value_of
+from tests.kit.produce import FLUSH_TIMEOUT_S, gathering, produce, value_of
 from tests.kit.ranges import direct
 from tests.kit.record_sources import by_librdkafka, read_by
 from tests.kit.waiting import wait_until
@@ -41,9 +41,7 @@ MORE = 140 * MIB  # resident beside the buffer: Python, Arrow, librdkafka, and a
 
 def write(bootstrap: str, topic: str, sizes: list[int], partition: int = 0) -> None:
     """One batch of zeros."""
-    client = producer(
-        bootstrap, compression_type="zstd", message_max_bytes=10**9, batch_size=2**31 - 1, linger_ms=60_000
-    )
+    client = gathering(bootstrap, topic, compression_type="zstd", message_max_bytes=10**9, batch_size=2**31 - 1)
     for size in sizes:
         client.produce(topic, bytes(size), None, partition)
     assert client.flush(FLUSH_TIMEOUT_S) == 0
