@@ -1,13 +1,14 @@
 """A task's transaction: under a transactional id of this worker that is free, begun before the first row, left open.
 
 A worker keeps its ids: a new one for each batch would be 7 days in the memory of Kafka's coordinators.  It gives up that of a task
-that failed, or whose transaction was ended while it wrote.
+that failed, or whose transaction was ended while it wrote, and one whose InitProducerId got no answer.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark import TaskContext
@@ -31,7 +32,15 @@ _uses: dict[tuple[str, str], list[NameUse]] = {}
 """The ids of this worker that can be used again, by sink and query."""
 
 
-def take_name(sink_id: str, query: str, batch: int, new_word: Callable[[], str] = lambda: uuid.uuid4().hex) -> str:
+def _new_word() -> str:
+    return uuid.uuid4().hex
+
+
+def _new_name(sink_id: str, new_word: Callable[[], str] = _new_word) -> str:
+    return f"{sink_id}{TASK_SEPARATOR}{new_word()}"
+
+
+def take_name(sink_id: str, query: str, batch: int, new_word: Callable[[], str] = _new_word) -> str:
     """An id that no decision may name: one used two batches ago, or a new one.  It is this task's until ``give_back``.
 
     >>> words = iter("abc").__next__
@@ -45,7 +54,7 @@ def take_name(sink_id: str, query: str, batch: int, new_word: Callable[[], str] 
     uses = _uses.get((sink_id, query), [])
     free = next((use for use in uses if is_free(use, batch)), None)
     if free is None:
-        return f"{sink_id}{TASK_SEPARATOR}{new_word()}"
+        return _new_name(sink_id, new_word)
     uses.remove(free)
     return free.name
 
@@ -84,7 +93,8 @@ class TaskTransaction:
         """Before the first row."""
         if self._transaction is None:
             name = take_name(self._options.sink_id, self._query, self._batch)
-            self._transaction = producer.begin(name, self._options.producer.transaction_ms)
+            new_name = partial(_new_name, self._options.sink_id)
+            self._transaction = producer.begin(name, self._options.producer.transaction_ms, new_name)
 
     def decision(self, producer: Producer) -> bytes:
         """What the driver is told, after a flush.  Raises ProduceError."""

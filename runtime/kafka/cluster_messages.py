@@ -101,6 +101,7 @@ class BrokerQuestion(ABC, Generic[T]):
 
     name: ClassVar[str]
     api: ClassVar[int]
+    may_repeat: ClassVar[bool] = True  # a copy that arrives late does no harm
     version: int
 
     @abstractmethod

@@ -67,6 +67,7 @@ class ProducerIdQuestion(BrokerQuestion[tuple[int, ProducerId]]):
     transactional_id: str = ""  # none
     timeout_ms: int = 2**31 - 1  # ``transaction.timeout.ms``
     name, api, version = "InitProducerId", INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION
+    may_repeat = False  # it aborts what the id has opened since
 
     def body(self) -> bytes:
         """InitProducerIdRequest v2."""

@@ -40,8 +40,13 @@ class Attempt:
     def __init__(self, options: SinkOptions, batch: int, task: int, run: str, query: str = QUERY) -> None:
         """Begun, nothing written."""
         self._options, self._batch, self._task = options, batch, task
+        self._query, self._run = query, run
         self._producer = Producer(options.producer)
-        self._transaction = TaskTransaction(options, query, batch, run, is_written=False)
+        self.begin()
+
+    def begin(self) -> None:
+        """Another transaction of the same worker, by the connections that it has."""
+        self._transaction = TaskTransaction(self._options, self._query, self._batch, self._run, is_written=False)
         self._transaction.begin(self._producer)
 
     def write(self) -> bytes:

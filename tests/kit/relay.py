@@ -36,6 +36,8 @@ class Relay:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._stranded: set[socket.socket] = set()
+        self._delayed: set[socket.socket] = set()
+        self._arriving = threading.Event()
         self.accepted = 0
         """Connections that were ever made to it."""
         self._closed = threading.Event()
@@ -61,9 +63,16 @@ class Relay:
         """No answer comes through from now on, as if the way back were cut; new connections come about, and stay silent."""
         self._flowing.clear()
 
+    def delay(self) -> None:
+        """What is sent by the connections that there are arrives with ``release``, as TCP sends it again after a cut; new ones are carried."""
+        with self._lock:
+            self._arriving.clear()
+            self._delayed |= self._open
+
     def release(self) -> None:
         """Let all pass again, what was held first."""
         self._flowing.set()
+        self._arriving.set()
 
     def strand(self) -> None:
         """Nothing comes any more by the connections that there are, as if a cut had swallowed them; new ones are carried."""
@@ -73,7 +82,7 @@ class Relay:
     def close(self) -> None:
         """End all connections."""
         self._closed.set()
-        self._flowing.set()
+        self.release()
         # close() alone leaves an accept that is under way, and with it one more connection.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -121,6 +130,8 @@ class Relay:
             if slow:
                 self._flowing.wait()
                 self._closed.wait(self._due_in(len(data)))
+            if source in self._delayed:
+                self._arriving.wait()
             if source in self._stranded:
                 continue
             sink.sendall(data)

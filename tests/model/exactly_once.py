@@ -2,7 +2,8 @@
 
 The drivers' commits are the product's (``batch_commit``), and so is the rule when a transactional id can be used again.  Kafka is as
 its transaction coordinator is for clients of transaction version 1: InitProducerId aborts what is open and begins an epoch; EndTxn
-compares producer and epoch, and says the same again when it is asked again; a time-out aborts, and begins an epoch.
+compares producer and epoch, and says the same again when it is asked again; a time-out aborts, and begins an epoch.  An
+InitProducerId that got no answer arrives at any later moment, or never; the attempt has gone on under another id.
 
 Its leaders ask the coordinator whether a partition is part of a transaction (KIP-890), or do not (``checks``): then what an attempt
 writes after its transaction's end begins another one that the coordinator knows nothing of, and that the next marker of this producer
@@ -53,6 +54,7 @@ class Id(NamedTuple):
     status: str = "empty"  # open, committed, aborted
     rows: tuple[int, int] | None = None
     late: tuple[int, int] | None = None  # written after the end, to a leader that does not check
+    is_asked: bool = False  # an InitProducerId is on its way
 
 
 class Attempt(NamedTuple):
@@ -88,6 +90,7 @@ class World(NamedTuple):
     logged: int = 0
     struck: bool = False  # a time-out has aborted what was decided
     time_outs: int = 0  # that may still strike
+    unanswered: int = 0  # InitProducerIds that may still get no answer
 
 
 @dataclass
@@ -95,12 +98,13 @@ class Explorer:
     """Breadth first; AssertionError where a law is broken.
 
     Rules that can be left out, each of which has to break a law: ``rest`` of ids, the ``run`` and the ``batch`` that are compared
-    before a decision, ``check`` of open transactions, ``fenced`` decisions, and without ``checks`` that an id is used again only if its
-    transaction was ``open`` after the last write.
+    before a decision, ``check`` of open transactions, ``fenced`` decisions, ``another`` id where no answer came, and without ``checks``
+    that an id is used again only if its transaction was ``open`` after the last write.
     """
 
     batches: int = 2
     time_outs: int = 1
+    unanswered: int = 0
     drivers: int = 2
     retries: bool = True  # second attempts
     checks: bool = True  # of leaders
@@ -116,6 +120,7 @@ class Explorer:
             (Driver(),) * self.drivers,
             (0,) * ((self.batches + 1) * TASKS),
             time_outs=self.time_outs,
+            unanswered=self.unanswered,
         )
         self.seen = {hash(first)}
         waiting = deque([first])
@@ -160,6 +165,11 @@ class Explorer:
                 continue
             yield from self.attempt_moves(world, number, driver)
             yield from self.driver_moves(world, number, driver)
+        for place, entry in enumerate(world.ids):
+            if entry.is_asked:
+                status = "aborted" if entry.status == "open" else entry.status
+                late = entry._replace(epoch=entry.epoch + 1, status=status, is_asked=False)
+                yield f"late InitProducerId of {place}", world._replace(ids=_put(world.ids, place, late))
         if world.time_outs:
             for place, entry in enumerate(world.ids):
                 if entry.status == "open":
@@ -190,6 +200,9 @@ class Explorer:
                 yield f"{label} writes", self._write(world, number, place, attempt)
             elif driver.stage == "tasks" and self._may_begin(driver, place):
                 yield f"{label} begins", self._begin(world, number, place, attempt, driver.batch)
+                if world.unanswered:
+                    asked = self._begin(world, number, place, attempt, driver.batch, is_answered=False)
+                    yield f"{label} begins at the second try", asked
 
     def _write(self, world: World, number: int, place: int, attempt: Attempt) -> World:
         """All that it has to write; without checks a part, and then the rest."""
@@ -213,14 +226,23 @@ class Explorer:
         is_first = place % ATTEMPTS == 0
         return attempt.batch < driver.batch and (is_first or (self.retries and first.batch == driver.batch))
 
-    def _begin(self, world: World, number: int, place: int, attempt: Attempt, batch: int) -> World:
-        """InitProducerId of an id that is free."""
+    def _begin(
+        self, world: World, number: int, place: int, attempt: Attempt, batch: int, *, is_answered: bool = True
+    ) -> World:
+        """InitProducerId of an id that is free; where it is not answered, of the next one."""
         free = (which for which, last in enumerate(attempt.uses) if self._is_free(last, batch))
         which = next(free)
+        if not is_answered:
+            where = self._id_place(number, place, which)
+            ids = _put(world.ids, where, world.ids[where]._replace(is_asked=True))
+            world = world._replace(ids=ids, unanswered=world.unanswered - 1)
+            if self.broken != "another":
+                attempt = attempt._replace(uses=_put(attempt.uses, which, NEVER))
+                which = next(free)
         where = self._id_place(number, place, which)
         entry = world.ids[where]
-        status = "empty"
-        ids = _put(world.ids, where, Id(entry.epoch + 1, status, None, entry.late))
+        begun = entry._replace(epoch=entry.epoch + 1, status="empty", rows=None)
+        ids = _put(world.ids, where, begun)
         uses = _put(attempt.uses, which, batch)
         if attempt.stage in ("begun", "half") and self.broken != "open":  # given up: nobody has looked
             uses = _put(uses, attempt.which, NEVER)
@@ -373,18 +395,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--time-outs", type=int, default=1)
+    parser.add_argument(
+        "--unanswered", type=int, default=0, help="InitProducerIds without an answer, which arrive late"
+    )
     parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--drivers", type=int, default=2)
     parser.add_argument("--no-retries", action="store_true", help="one attempt of each task")
     parser.add_argument(
         "--no-checks", action="store_true", help="leaders that don't ask coordinators (before Kafka 3.6)"
     )
-    parser.add_argument("--without", default="", help="a rule to leave out: rest, run, batch, check, fenced, open")
+    parser.add_argument(
+        "--without", default="", help="a rule to leave out: rest, run, batch, check, fenced, another, open"
+    )
     parser.add_argument("--most", type=int, help="states to look at")
     arguments = parser.parse_args()
     explorer = Explorer(
         batches=arguments.batches,
         time_outs=arguments.time_outs,
+        unanswered=arguments.unanswered,
         drivers=arguments.drivers,
         retries=not arguments.no_retries,
         checks=not arguments.no_checks,

@@ -383,6 +383,8 @@ class ClusterClient:
         once_more = link.transport is not None and link.has_answered
         link.queue = requests if once_more else []
         if once_more:
+            for request in [each for each, question in link.in_flight.values() if not question.may_repeat]:
+                self._refuse(request, error)
             link.disconnect()
             return
         link.lose(error, time.monotonic())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 
 from sparkcohort.runtime.kafka.cluster_messages import (
+    BrokerQuestion,
     CoordinatorQuestion,
     EpochEndsQuestion,
     ListedOffset,
@@ -16,6 +19,8 @@ from sparkcohort.runtime.kafka.cluster_messages import (
     OffsetsQuestion,
     topic_ids,
 )
+from sparkcohort.runtime.kafka.fetch_messages import Node
+from sparkcohort.runtime.kafka.produce_messages import ProducerIdQuestion
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient, result_of
@@ -23,6 +28,7 @@ from sparkcohort.runtime.shell.options.connection_settings import TransportError
 from tests.kit.broker import Broker
 from tests.kit.mock import MockCluster
 from tests.kit.produce import open_transaction, produce
+from tests.kit.relay import AnswerRelay
 from tests.kit.waiting import wait_until
 
 ONLY_LIBRDKAFKAS = {"test.mock.broker.rtt": "0"}
@@ -128,6 +134,44 @@ def own() -> Iterator[Broker]:
     """A broker that a test may stop."""
     with Broker() as broker:
         yield broker
+
+
+class LosingRelay(AnswerRelay):
+    """Ends a connection in place of the second answer to such a question."""
+
+    def __init__(self, target_port: int, api: int) -> None:
+        """To a broker on this host."""
+        self.watched, self.answers = api, 0
+        super().__init__("127.0.0.1", target_port)
+
+    def is_watched(self, api: int, version: int) -> bool:
+        """See AnswerRelay."""
+        return api == self.watched
+
+    def changed_answer(self, answer: bytes) -> bytes:
+        """See AnswerRelay."""
+        self.answers += 1
+        if self.answers == 2:
+            raise OSError("lost")
+        return answer
+
+
+@pytest.mark.parametrize("question", [CoordinatorQuestion("g"), ProducerIdQuestion()], ids=lambda each: each.name)
+def test_what_a_lost_connection_owes(broker: Broker, question: BrokerQuestion[Any]) -> None:
+    """It is asked once more by another connection, unless its first copy could do harm behind the answer to the second."""
+    port = int(broker.bootstrap.rpartition(":")[2])
+    with (
+        closing(LosingRelay(port, question.api)) as relay,
+        closing(ClusterClient({"bootstrap.servers": "127.0.0.1:1"})) as client,
+    ):
+        node = Node("127.0.0.1", relay.port)
+        result_of(client.ask(question, node, 20), 20)
+        asked = client.ask(question, node, 20)
+        if question.may_repeat:
+            assert result_of(asked, 20) is not None
+        else:
+            assert isinstance(asked.exception(20), TransportError)
+        assert relay.answers == (3 if question.may_repeat else 2)
 
 
 def test_who_answers_with_nonsense_or_not_at_all(caplog: pytest.LogCaptureFixture) -> None:

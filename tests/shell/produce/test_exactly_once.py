@@ -22,9 +22,12 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.batch_commit import CommitFailure, CommitPhase
 from sparkcohort.runtime.kafka.decision import SinkDecision, joined_decision
+from sparkcohort.runtime.shell.kafka.cluster_client import ClusterClient
 from sparkcohort.runtime.shell.kafka.produce import commit_process as commit_process_module
 from sparkcohort.runtime.shell.kafka.produce import transaction_client
 from sparkcohort.runtime.shell.kafka.produce.row_producer import Producer
+from sparkcohort.runtime.shell.kafka.produce.transaction_client import TransactionClient
+from sparkcohort.streaming import exactly_once
 from sparkcohort.streaming.exactly_once import TaskTransaction
 from tests.kit.broker import Broker, Cluster
 from tests.kit.exactly_once_sink import QUERY, Sink, committer_of, go_on, run
@@ -281,6 +284,35 @@ def test_row_11_a_broker_that_is_silent_for_a_while_is_asked_again(
         assert go_on(committer, state).phase is CommitPhase.DONE
     assert not release.is_alive()
     sink.shows(0)
+
+
+def test_row_11_a_request_that_a_cut_has_held_arrives_behind_the_decision(
+    java: WrittenRecords, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """InitProducerId without an answer is sent again by TCP after the cut, and aborts what its id has open: nothing that is decided."""
+    with Cluster(1, replicated=True, relayed=(1,)) as broker:  # which asks itself by a listener of its own
+        sink, name, relay = Sink(broker, java, topic), f"{topic}/held", broker.relays[1]
+        sink.batch(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(exactly_once, "take_name", lambda *_: name)
+            attempt = sink.attempt(1, 0)
+            relay.delay()
+            attempt.begin()
+        attempts = [attempt, sink.attempt(1, 1)]
+        messages = [each.write() for each in attempts]
+        for each in attempts:
+            each.die()
+        with (
+            closing(committer_of(sink.options)) as committer,
+            closing(ClusterClient(sink.options.producer.connection)) as client,
+        ):
+            transactions = TransactionClient(client, 30)
+            state = run(committer, messages, CommitPhase.COMMIT)
+            before = transactions.describe((name,))[name].transaction.producer
+            relay.release()
+            wait_until(lambda: transactions.describe((name,))[name].transaction.producer > before, 30, "what was held")
+            assert go_on(committer, state).phase is CommitPhase.DONE
+        sink.shows(0, 1)
 
 
 def test_a_clock_that_is_ahead_makes_no_decision_invalid(sink: Sink) -> None:

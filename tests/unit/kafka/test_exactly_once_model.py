@@ -22,9 +22,10 @@ def test_two_drivers_and_one_attempt_of_each_task() -> None:
     ("setting", "least"),
     [
         ({"batches": 1, "retries": False, "time_outs": 1}, 200_000),
+        ({"batches": 1, "retries": False, "time_outs": 0, "unanswered": 1}, 200_000),
         ({"batches": 2, "retries": False, "time_outs": 0}, 150_000),
     ],
-    ids=["a time-out", "two batches"],
+    ids=["a time-out", "a late request", "two batches"],
 )
 def test_all_states(setting: dict[str, Any], least: int) -> None:
     """To the last state."""
@@ -39,13 +40,14 @@ def test_leaders_that_do_not_check() -> None:
         Explorer(**setting, broken="open").explore()
 
 
-CONTROLS = {"rest": 0, "run": 0, "batch": 0, "check": 1, "fenced": 0}
-"""Rules that are left out, and how many time-outs show it."""
+CONTROLS = {"rest": (0, 0), "run": (0, 0), "batch": (0, 0), "check": (1, 0), "fenced": (0, 0), "another": (0, 1)}
+"""Rules that are left out, and how many time-outs and late InitProducerIds show it."""
 
 
 @pytest.mark.parametrize("rule", CONTROLS)
 def test_without_a_rule_a_law_is_broken(rule: str) -> None:
-    """An id that rests, the run and the batch that are compared, the check of open transactions, and the fence."""
-    explorer = Explorer(retries=False, broken=rule, time_outs=CONTROLS[rule])
-    with pytest.raises(AssertionError, match=r"visible|lost|decided"):
+    """An id that rests, the run and the batch that are compared, the open transactions that are checked, the fence, another id."""
+    time_outs, unanswered = CONTROLS[rule]
+    explorer = Explorer(retries=False, broken=rule, time_outs=time_outs, unanswered=unanswered)
+    with pytest.raises(AssertionError, match=r"visible|lost|decided|hole"):
         explorer.explore(50_000)

@@ -141,12 +141,12 @@ class BatchDelivery:
         if code in (TOPIC_DENIED, INVALID_TOPIC) or self.now() >= deadline:
             raise self.fail(topic_error(name, code, self._settings.block_s, self._cause))
 
-    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
+    def begin(self, name: str, timeout_ms: int, new_name: Callable[[], str] | None = None) -> SinkTransaction:
         """Begin a transaction of this id: all batches from now on are part of it, until the next begins.  Nothing waits to be sent."""
         self._attributes = self._settings.codec | TRANSACTIONAL
         self._transactions = self._transactions or TransactionClient(self._client, self._settings.block_s)
         try:
-            self._transaction = self._transactions.begin(name, timeout_ms)
+            self._transaction = self._transactions.begin(name, timeout_ms, new_name)
         except ProduceError as error:
             raise self.fail(error) from None
         self._producer = self._transaction.producer

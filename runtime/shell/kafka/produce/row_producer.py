@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import pyarrow as pa
@@ -38,12 +39,13 @@ class Producer:
         """Nothing is connected yet."""
         self._sender: RowSender = LibrdkafkaSender(settings) if settings.librdkafka_reason else WireSender(settings)
 
-    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
+    def begin(self, name: str, timeout_ms: int, new_name: Callable[[], str] | None = None) -> SinkTransaction:
         """Begin a transaction of this id, with all rows until the next begins; it is left open.  Raises ProduceError.
 
+        Where no answer comes, it has an id of ``new_name``; without one the same id is asked for again.
         After ``flush``, and for senders of our own only: ``ProducerSettings.librdkafka_reason`` is "".
         """
-        return self._transactional().begin(name, timeout_ms)
+        return self._transactional().begin(name, timeout_ms, new_name)
 
     def is_open(self, transaction: SinkTransaction) -> bool:
         """Whether its coordinator still has it as begun, with rows.  Raises ProduceError."""

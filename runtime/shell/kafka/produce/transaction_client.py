@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from sparkcohort.runtime.kafka.batch_commit import EndResult
@@ -58,10 +58,14 @@ class TransactionClient:
         self._client, self._patience_s = client, patience_s
         self._coordinators: dict[str, Node] = {}
 
-    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
-        """The next epoch of a transactional id; what was open under it is aborted, and its producer is fenced."""
-        (answer,) = self._ask_all({name: ProducerIdQuestion(name, timeout_ms)}).values()
-        error, producer = answer
+    def begin(self, name: str, timeout_ms: int, new_name: Callable[[], str] | None = None) -> SinkTransaction:
+        """The next epoch of a transactional id; what was open under it is aborted, and its producer is fenced.
+
+        Without an answer it goes on under an id of ``new_name``, if there is one.
+        """
+        new_question = None if new_name is None else lambda: (new := new_name(), ProducerIdQuestion(new, timeout_ms))
+        answers = self._ask_all({name: ProducerIdQuestion(name, timeout_ms)}, new_question)
+        ((name, (error, producer)),) = answers.items()
         if error:
             raise refused_transaction(name, error, timeout_ms)
         return SinkTransaction(name, producer)
@@ -123,9 +127,17 @@ class TransactionClient:
         late = [each.error for each in answers if each.error in _ASK_AGAIN]
         return answers, error_name(late[0]) if late else ""
 
-    def _ask_all(self, questions: Mapping[str, BrokerQuestion[T]]) -> dict[str, T]:
-        """The answer to the question about each transactional id, all asked at once."""
+    def _ask_all(
+        self,
+        questions: Mapping[str, BrokerQuestion[T]],
+        new_question: Callable[[], tuple[str, BrokerQuestion[T]]] | None = None,
+    ) -> dict[str, T]:
+        """The answer to the question about each transactional id, all asked at once.
+
+        ``new_question``: what to ask about another id instead, where no answer came.
+        """
         answers: dict[str, T] = {}
+        by_name = dict(questions)
         deadline = time.monotonic() + self._patience_s
         open_names, failures, words = set(questions), 0, ""
         while open_names:
@@ -135,7 +147,7 @@ class TransactionClient:
             round_s = min(left_s, ANSWER_S)
             self._find_coordinators(open_names, round_s)
             futures = {
-                name: self._client.ask(questions[name], self._coordinators[name], round_s)
+                name: self._client.ask(by_name[name], self._coordinators[name], round_s)
                 for name in open_names & self._coordinators.keys()
             }
             is_concurrent = bool(futures)
@@ -147,6 +159,11 @@ class TransactionClient:
                 except TransportError as error:
                     words, is_concurrent = str(error), False
                     self._coordinators.pop(name, None)
+                    if new_question is not None:
+                        # InitProducerId may still be on its way (TCP sends it again after a cut), and aborts whatever is open
+                        # under its id when it arrives: also what is decided by then.
+                        other, by_name[other] = new_question()
+                        open_names = open_names - {name} | {other}
                     continue
                 error_code = _error_of(answer)
                 if error_code in _ASK_AGAIN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,10 +39,10 @@ class WireSender:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes, self._gathered_at = 0, 0.0
 
-    def begin(self, name: str, timeout_ms: int) -> SinkTransaction:
+    def begin(self, name: str, timeout_ms: int, new_name: Callable[[], str] | None = None) -> SinkTransaction:
         """See ``Producer``."""
         with self._delivery.running_clock():
-            return self._delivery.begin(name, timeout_ms)
+            return self._delivery.begin(name, timeout_ms, new_name)
 
     def is_open(self, transaction: SinkTransaction) -> bool:
         """See ``Producer``."""
