@@ -40,12 +40,16 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
     if output == "json":
         told: dict[str, object] = {"seed": seed, "minutes": minutes, "well": outcome.well, "restarts": outcome.restarts}
         told |= {"findings": outcome.verdict.findings, "standstills_s": outcome.standstills, "faults": outcome.faults}
+        told |= {"readers_late_s": outcome.late}
         told |= {"looked_at": outcome.looked}
         click.echo(json.dumps(told | {"records": outcome.verdict.records, "grown": outcome.grown}))
         return
-    click.echo(f"\n{'kind of fault':32}{'times':>6}{'longest standstill s':>22}")
+    click.echo(
+        f"\n{'kind of fault':32}{'times':>6}{'longest standstill s':>22}{'readers late s' if outcome.late else '':>16}"
+    )
     for name, longest in sorted(outcome.standstills.items(), key=lambda each: -each[1]):
-        click.echo(f"{name:32}{outcome.faults[name]:6}{longest:22.1f}")
+        late = f"{outcome.late[name]:16.1f}" if outcome.late else ""
+        click.echo(f"{name:32}{outcome.faults[name]:6}{longest:22.1f}{late}")
     for line in ("", *outcome.figures, "", *outcome.verdict.lines(), *outcome.grown, outcome.looked):
         click.echo(line)
     click.echo(f"the query was started again {outcome.restarts} times")

@@ -17,8 +17,9 @@ from sparkcohort.runtime.shell.kafka.produce.sink_committer import SinkCommitter
 from sparkcohort.runtime.shell.options.parse_sink import parse_sink
 from tests.chaos.endings import Excuses
 from tests.chaos.faults import Scene, at_work
-from tests.chaos.judge import Evidence, Verdict, judge, standstills
+from tests.chaos.judge import Evidence, Verdict, judge, lateness, latest, standstills
 from tests.chaos.query import QueryUnderTest
+from tests.chaos.reader import Reader
 from tests.chaos.schedule import BROKERS, Fault
 from tests.chaos.watch import Watch
 from tests.kit import delivery
@@ -55,6 +56,8 @@ class Outcome:
 
     verdict: Verdict
     standstills: Mapping[str, float]
+    late: Mapping[str, float]
+    """By kind of fault, of a query that writes to Kafka: how long after a batch readers still waited for it (s)."""
     faults: Counter[str]
     figures: Sequence[str]
     grown: Sequence[str]
@@ -98,19 +101,24 @@ class Campaign:
                 self._folder, self._options(cluster), self._is_excused, self._tell, self._sink(cluster)
             )
             watch = Watch(query, lambda: _named(cluster.admin.committed(TOPIC)))
+            reader = Reader(cluster.bootstrap, COPY, PARTITIONS) if self._exactly_once else None
             producing = Steady(cluster.bootstrap, TOPIC, partitions=PARTITIONS, rate=RATE, conf=NEVER_GIVES_UP)
             try:
                 query.open()
                 with producing:
                     query.wait_for_batches(READ_S)
                     watch.start()
+                    if reader is not None:
+                        reader.start()
                     self._hurt(Scene(cluster, query))
                     cluster.start()
                 self._tell("all is healed; it reads to the end")
                 query.wait_until_read(READ_S)
                 watch.close()
+                if reader is not None:
+                    reader.close()
                 query.close()
-                return self._outcome(cluster, query, watch, producing)
+                return self._outcome(cluster, query, watch, reader, producing)
             finally:
                 query.kill()
 
@@ -182,7 +190,9 @@ class Campaign:
 
     # --- judging ------------------------------------------------------------------------------------
 
-    def _outcome(self, cluster: Cluster, query: QueryUnderTest, watch: Watch, producing: Steady) -> Outcome:
+    def _outcome(
+        self, cluster: Cluster, query: QueryUnderTest, watch: Watch, reader: Reader | None, producing: Steady
+    ) -> Outcome:
         held = delivery.held(cluster.bootstrap, [TOPIC])
         if self._exactly_once:
             wrong, batches = copied(held, delivery.held(cluster.bootstrap, [COPY])), [(0, _offsets(held))]
@@ -194,10 +204,12 @@ class Campaign:
             batches = _by_batch(delivered)
         acknowledged = {f"{TOPIC}-{number}": count for number, count in producing.counts.items()}
         evidence = Evidence(_offsets(held), acknowledged, batches, query.ranges(), watch.commits, wrong)
-        hits = [hit for several in self._hits.values() for hit in several]
+        hits, written_at = [hit for several in self._hits.values() for hit in several], query.written_at()
+        late = [] if reader is None else lateness(reader.sights, written_at)
         return Outcome(
             judge(evidence, query.unexcused),
-            standstills(query.written_at(), hits, AFTER_S),
+            standstills(written_at, hits, AFTER_S),
+            latest(late, hits, AFTER_S) if late else {},
             Counter({name: len(several) for name, several in self._hits.items()}),
             watch.table(),
             watch.grown(),

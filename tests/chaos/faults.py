@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
@@ -17,6 +17,9 @@ from tests.chaos.schedule import SCALES, Fault
 from tests.kit.broker import Cluster, Node
 
 ROLL_S = 30.0
+
+
+LOOK_S: Final = 3.0
 
 
 @dataclass
@@ -36,7 +39,8 @@ class Scene:
         running = [node for node in self.cluster.nodes if node.running]
         if fault.kind.target == "coordinator":
             with suppress(Exception):
-                leader = self.cluster.admin.leaders("__consumer_offsets")[0]
+                # Not for long where we are cut off, too: meanwhile no fault ends that is there.
+                leader = self.cluster.admin.leaders("__consumer_offsets", LOOK_S)[0]
                 return next((node for node in running if node.node_id == leader), None)
         chosen: Node | None = _one(running, fault.which)
         return chosen

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 Ends = Mapping[str, int]
 """Offsets by partition, ``topic-number``."""
@@ -114,6 +115,48 @@ def standstills(
     gaps = list(pairwise(sorted(delivered_at)))
     for name, begin, end in faults:
         touched = [min(late, end + after_s) - early for early, late in gaps if early < end + after_s and late > begin]
+        longest[name] = max([longest.get(name, 0.0), *touched])
+    return longest
+
+
+class Sight(NamedTuple):
+    """What a ``read_committed`` reader saw at one moment: of each partition the high watermark and the last stable offset."""
+
+    at_s: float
+    ends: tuple[int, ...]
+    stable: tuple[int, ...]
+
+
+def lateness(sights: Sequence[Sight], logged_at: Sequence[float]) -> list[tuple[float, float]]:
+    """How long readers stood still although batches were committed: for each sight (when, s).
+
+    What a partition held then is readable once the last stable offset has passed it, at the latest when the next batch is in Spark's
+    log: the commit has ended all transactions by then, those of the dead, too.  Whatever comes later is late.
+    """
+    logged = sorted(logged_at)
+    readable_at = [sight.at_s for sight in sights]
+    for place in range(len(sights[0].ends) if sights else 0):
+        reached = 0
+        for number, sight in enumerate(sights):
+            reached = max(reached, number)
+            while reached < len(sights) - 1 and sights[reached].stable[place] < sight.ends[place]:
+                reached += 1
+            readable_at[number] = max(readable_at[number], sights[reached].at_s)
+    found = []
+    for sight, when in zip(sights, readable_at, strict=True):
+        following = bisect_right(logged, sight.at_s)
+        if following < len(logged):
+            found.append((sight.at_s, max(0.0, when - logged[following])))
+    return found
+
+
+def latest(
+    late: Sequence[tuple[float, float]], faults: Iterable[tuple[str, float, float]], after_s: float
+) -> dict[str, float]:
+    """The longest lateness by kind of fault, while it lasted and in the ``after_s`` that follow it."""
+    longest: dict[str, float] = {}
+    for name, begin, end in faults:
+        touched = [late_s for at_s, late_s in late if begin <= at_s <= end + after_s]
         longest[name] = max([longest.get(name, 0.0), *touched])
     return longest
 

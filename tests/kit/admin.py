@@ -91,7 +91,7 @@ class Admin:
         """The names of all topics, internal ones included."""
         return frozenset(self._metadata().topics)
 
-    def _metadata(self, topic: str | None = None) -> ClusterMetadata:
+    def _metadata(self, topic: str | None = None, within_s: float = TIMEOUT_S) -> ClusterMetadata:
         """Ask until a broker answers: one that is frozen keeps its connections, and the client asks any."""
 
         def asked() -> ClusterMetadata | None:
@@ -102,7 +102,7 @@ class Admin:
                     raise
                 return None
 
-        return wait_until(asked, TIMEOUT_S, "metadata")
+        return wait_until(asked, within_s, "metadata")
 
     def create_topic(
         self,
@@ -165,9 +165,9 @@ class Admin:
         self._client.delete_topics([topic], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
         wait_until(lambda: topic not in self.topics(), TIMEOUT_S, f"the end of {topic}")
 
-    def leaders(self, topic: str) -> dict[int, int]:
+    def leaders(self, topic: str, within_s: float = TIMEOUT_S) -> dict[int, int]:
         """The leading broker of each partition; -1 where there is none."""
-        described = self._metadata(topic).topics[topic]
+        described = self._metadata(topic, within_s).topics[topic]
         return {number: partition.leader for number, partition in described.partitions.items()}
 
     def in_sync(self, topic: str) -> dict[int, set[int]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.judge import Evidence, growth, judge, places, standstills
+from tests.chaos.judge import Evidence, Sight, growth, judge, lateness, latest, places, standstills
 
 HELD = {"t-0": range(6), "t-1": range(3)}
 WELL = [(0, {"t-0": [0, 1, 2], "t-1": [0]}), (1, {"t-0": [3, 4]}), (2, {"t-0": [5], "t-1": [1, 2]})]
@@ -76,6 +76,27 @@ def test_the_longest_standstill_of_a_kind() -> None:
     at = [0.0, 1.0, 2.0, 12.0, 13.0, 14.0, 60.0]
     faults = [("frozen", 3.0, 5.0), ("frozen", 13.2, 13.5), ("killed", 50.0, 50.0), ("calm", 0.5, 1.0)]
     assert standstills(at, faults, 4.0) == {"frozen": 7.0, "killed": 40.0, "calm": 3.0}
+
+
+def test_how_late_readers_are_behind_a_batch() -> None:
+    """What a batch has committed is readable when it is logged; what a transaction of the dead still hides is late by as long."""
+    hidden = [
+        Sight(0.0, (5, 5), (5, 0)),
+        Sight(1.0, (9, 5), (5, 0)),
+        Sight(4.0, (9, 5), (9, 0)),
+        Sight(8.5, (9, 7), (9, 5)),
+    ]
+    late = lateness([*hidden, Sight(9.0, (9, 7), (9, 7))], [2.0, 4.5, 9.5])
+    assert late == [(0.0, 6.5), (1.0, 6.5), (4.0, 4.0), (8.5, 0.0), (9.0, 0.0)]
+    assert latest(late, [("killed", 3.0, 3.0), ("frozen", 8.0, 9.0), ("calm", 20.0, 21.0)], 2.0) == {
+        "killed": 4.0, "frozen": 0.0, "calm": 0.0,
+    }  # fmt: skip
+
+
+def test_a_reader_that_has_seen_nothing_is_not_late() -> None:
+    """No sight, or no batch behind one, tells nothing."""
+    assert lateness([], [1.0]) == []
+    assert lateness([Sight(2.0, (1,), (0,))], [1.0]) == []
 
 
 def a_life(values: list[float], every_s: float = 100.0, from_s: float = 0.0) -> list[tuple[float, float]]:
