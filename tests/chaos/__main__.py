@@ -40,8 +40,7 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
     if output == "json":
         told: dict[str, object] = {"seed": seed, "minutes": minutes, "well": outcome.well, "restarts": outcome.restarts}
         told |= {"findings": outcome.verdict.findings, "standstills_s": outcome.standstills, "faults": outcome.faults}
-        told |= {"readers_late_s": outcome.late}
-        told |= {"looked_at": outcome.looked}
+        told |= {"readers_late_s": outcome.late, "looked_at": outcome.looked}
         click.echo(json.dumps(told | {"records": outcome.verdict.records, "grown": outcome.grown}))
         return
     click.echo(

@@ -9,7 +9,7 @@ the same.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -111,11 +111,21 @@ def standstills(
     delivered_at: Sequence[float], faults: Iterable[tuple[str, float, float]], after_s: float
 ) -> dict[str, float]:
     """The longest time without a batch, by kind of fault: of all gaps that overlap a fault and the ``after_s`` that follow it."""
-    longest: dict[str, float] = {}
     gaps = list(pairwise(sorted(delivered_at)))
+
+    def touched(begin: float, over: float) -> list[float]:
+        return [min(late, over) - early for early, late in gaps if early < over and late > begin]
+
+    return _longest(faults, after_s, touched)
+
+
+def _longest(
+    faults: Iterable[tuple[str, float, float]], after_s: float, touched: Callable[[float, float], Iterable[float]]
+) -> dict[str, float]:
+    """By kind of fault, the longest of what each has ``touched`` from its beginning until ``after_s`` behind its end."""
+    longest: dict[str, float] = {}
     for name, begin, end in faults:
-        touched = [min(late, end + after_s) - early for early, late in gaps if early < end + after_s and late > begin]
-        longest[name] = max([longest.get(name, 0.0), *touched])
+        longest[name] = max([longest.get(name, 0.0), *touched(begin, end + after_s)])
     return longest
 
 
@@ -154,11 +164,7 @@ def latest(
     late: Sequence[tuple[float, float]], faults: Iterable[tuple[str, float, float]], after_s: float
 ) -> dict[str, float]:
     """The longest lateness by kind of fault, while it lasted and in the ``after_s`` that follow it."""
-    longest: dict[str, float] = {}
-    for name, begin, end in faults:
-        touched = [late_s for at_s, late_s in late if begin <= at_s <= end + after_s]
-        longest[name] = max([longest.get(name, 0.0), *touched])
-    return longest
+    return _longest(faults, after_s, lambda begin, over: [late_s for at_s, late_s in late if begin <= at_s <= over])
 
 
 Samples = Sequence[tuple[float, float]]

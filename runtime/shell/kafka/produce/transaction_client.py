@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from sparkcohort.runtime.kafka.batch_commit import EndResult
@@ -63,8 +63,7 @@ class TransactionClient:
 
         Without an answer it goes on under an id of ``new_name``, if there is one.
         """
-        new_question = None if new_name is None else lambda: (new := new_name(), ProducerIdQuestion(new, timeout_ms))
-        answers = self._ask_all({name: ProducerIdQuestion(name, timeout_ms)}, new_question)
+        answers = self._ask_all((name,), lambda each: ProducerIdQuestion(each, timeout_ms), new_name)
         ((name, (error, producer)),) = answers.items()
         if error:
             raise refused_transaction(name, error, timeout_ms)
@@ -72,14 +71,14 @@ class TransactionClient:
 
     def add(self, transaction: SinkTransaction, partitions: Collection[TopicPartition]) -> None:
         """Make partitions part of it."""
-        (error,) = self._ask_all({transaction.name: AddPartitionsQuestion(transaction, partitions)}).values()
+        (error,) = self._ask_all((transaction.name,), lambda _: AddPartitionsQuestion(transaction, partitions)).values()
         if error:
             raise refused_transaction(transaction.name, error)
 
     def end(self, transactions: Iterable[SinkTransaction], *, commit: bool) -> dict[SinkTransaction, EndResult]:
         """End each with a commit or an abort."""
         by_name = {each.name: each for each in transactions}
-        errors = self._ask_all({name: EndQuestion(each, commit) for name, each in by_name.items()})
+        errors = self._ask_all(by_name, lambda name: EndQuestion(by_name[name], commit))
         for name, error in errors.items():
             if error and error not in _REFUSED:
                 raise refused_transaction(name, error)
@@ -87,7 +86,7 @@ class TransactionClient:
 
     def describe(self, names: Iterable[str]) -> dict[str, TransactionState]:
         """The state of each id that its coordinator knows."""
-        answers = self._ask_all({name: TransactionQuestion(name) for name in names})
+        answers = self._ask_all(names, TransactionQuestion)
         for name, answer in answers.items():
             if answer.error not in (0, NOT_FOUND):
                 raise refused_transaction(name, answer.error)
@@ -129,17 +128,17 @@ class TransactionClient:
 
     def _ask_all(
         self,
-        questions: Mapping[str, BrokerQuestion[T]],
-        new_question: Callable[[], tuple[str, BrokerQuestion[T]]] | None = None,
+        names: Iterable[str],
+        question_of: Callable[[str], BrokerQuestion[T]],
+        new_name: Callable[[], str] | None = None,
     ) -> dict[str, T]:
         """The answer to the question about each transactional id, all asked at once.
 
-        ``new_question``: what to ask about another id instead, where no answer came.
+        ``new_name``: the id to ask about instead, where no answer came.
         """
         answers: dict[str, T] = {}
-        by_name = dict(questions)
         deadline = time.monotonic() + self._patience_s
-        open_names, failures, words = set(questions), 0, ""
+        open_names, failures, words = set(names), 0, ""
         while open_names:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -147,7 +146,7 @@ class TransactionClient:
             round_s = min(left_s, ANSWER_S)
             self._find_coordinators(open_names, round_s)
             futures = {
-                name: self._client.ask(by_name[name], self._coordinators[name], round_s)
+                name: self._client.ask(question_of(name), self._coordinators[name], round_s)
                 for name in open_names & self._coordinators.keys()
             }
             is_concurrent = bool(futures)
@@ -159,11 +158,10 @@ class TransactionClient:
                 except TransportError as error:
                     words, is_concurrent = str(error), False
                     self._coordinators.pop(name, None)
-                    if new_question is not None:
+                    if new_name is not None:
                         # InitProducerId may still be on its way (TCP sends it again after a cut), and aborts whatever is open
                         # under its id when it arrives: also what is decided by then.
-                        other, by_name[other] = new_question()
-                        open_names = open_names - {name} | {other}
+                        open_names = open_names - {name} | {new_name()}
                     continue
                 error_code = _error_of(answer)
                 if error_code in _ASK_AGAIN:
