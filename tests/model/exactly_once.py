@@ -12,6 +12,7 @@ ends, whatever its epoch.
 Anybody may stop at any step, for good or until later: a driver, or an attempt, that is not moved for a while is frozen, one that is
 never moved again is dead.  The second driver may start in any state, beside the first.  A task that has woken writes what it had to
 write.  The partitions that a transaction wrote to become visible one by one in Kafka; here a transaction stands for them.
+Of states that are alike one is looked at (``sink_states``).
 
 Laws, in every state:
 
@@ -28,7 +29,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from sparkcohort.runtime.kafka import batch_commit
 from sparkcohort.runtime.kafka.batch_commit import (
@@ -39,58 +40,24 @@ from sparkcohort.runtime.kafka.batch_commit import (
     NameUse,
 )
 from sparkcohort.runtime.kafka.decision import Committable, SinkDecision, SinkTransaction
-from sparkcohort.runtime.kafka.produce_messages import ProducerId
+from tests.model.sink_states import (
+    ATTEMPTS,
+    IDS,
+    NEVER,
+    TASKS,
+    WORKERS,
+    Attempt,
+    Driver,
+    Id,
+    World,
+    put,
+    reduced,
+    task_of,
+    transaction_of,
+)
 
 QUERY: Final = "q"
-TASKS, ATTEMPTS, IDS = 2, 2, 3
-NEVER: Final = 1 << 30
 LONG: Final = 60.0
-
-
-class Id(NamedTuple):
-    """A transactional id at its coordinator: ``rows`` are (batch, task) of the transaction that is open or was ended last."""
-
-    epoch: int = 0
-    status: str = "empty"  # open, committed, aborted
-    rows: tuple[int, int] | None = None
-    late: tuple[int, int] | None = None  # written after the end, to a leader that does not check
-    is_asked: bool = False  # an InitProducerId is on its way
-
-
-class Attempt(NamedTuple):
-    """A worker that runs attempts of one task: which batch, and how far; ``uses`` are the last batches of its ids."""
-
-    batch: int = 0
-    stage: str = "idle"  # begun, half, written, refused
-    which: int = 0  # of its ids
-    epoch: int = 0
-    uses: tuple[int, ...] = (-9, -9, -9)
-
-
-class Driver(NamedTuple):
-    """A driver of the query; ``todo`` and ``results`` are those of the transactions that it ends one by one."""
-
-    stage: str = "absent"  # tasks, commit, told, failed, ended; a commit that settles comes first
-    batch: int = 0
-    epoch: int = -1  # of the control id
-    attempts: tuple[Attempt, ...] = (Attempt(),) * (TASKS * ATTEMPTS)
-    commit: BatchCommit | None = None
-    todo: tuple[SinkTransaction, ...] = ()
-    results: tuple[tuple[SinkTransaction, EndResult], ...] = ()
-
-
-class World(NamedTuple):
-    """All there is; ``control`` is the epoch of the control id, ``logged`` Spark's last committed batch."""
-
-    ids: tuple[Id, ...]
-    drivers: tuple[Driver, ...]
-    visible: tuple[int, ...]  # rows by (batch, task)
-    decision: SinkDecision | None = None
-    control: int = 0
-    logged: int = 0
-    struck: bool = False  # a time-out has aborted what was decided
-    time_outs: int = 0  # that may still strike
-    unanswered: int = 0  # InitProducerIds that may still get no answer
 
 
 @dataclass
@@ -115,24 +82,33 @@ class Explorer:
 
     def explore(self, most: int | None = None) -> int:
         """All states, or the first ``most``; returns how many."""
-        first = World(
-            (Id(),) * (self.drivers * TASKS * ATTEMPTS * IDS),
-            (Driver(),) * self.drivers,
-            (0,) * ((self.batches + 1) * TASKS),
-            time_outs=self.time_outs,
-            unanswered=self.unanswered,
-        )
+        first = self.first()
         self.seen = {hash(first)}
         waiting = deque([first])
         while waiting and (most is None or len(self.seen) < most):
             world = waiting.popleft()
-            for label, after in self.moves(world):
+            for label, each in self.moves(world):
+                after = self.reduced(each)
                 key = hash(after)
                 if key not in self.seen:
                     self.seen.add(key)
                     self.check(after, label)
                     waiting.append(after)
         return len(self.seen)
+
+    def first(self) -> World:
+        """Nobody has begun."""
+        return World(
+            (Id(),) * (self.drivers * WORKERS * IDS),
+            (Driver(),) * self.drivers,
+            (0,) * ((self.batches + 1) * TASKS),
+            time_outs=self.time_outs,
+            unanswered=self.unanswered,
+        )
+
+    def reduced(self, world: World) -> World:
+        """The one state for all that are like this one."""
+        return reduced(world, self.batches, tasks=self.tasks, retries=self.retries)
 
     def check(self, world: World, label: str) -> None:
         """The laws."""
@@ -146,13 +122,6 @@ class Explorer:
             entry = world.ids[int(each.transaction.name)]
             is_whole = entry.epoch == each.transaction.producer.epoch and entry.status in ("open", "committed")
             assert is_whole, f"a decided transaction is {entry}, after: {label}"
-        for driver in world.drivers:
-            if driver.stage == "failed" and driver.commit is not None:
-                self.ends.add(driver.commit.failure.name if driver.commit.failure is not None else "")
-                partly = driver.commit.failure is CommitFailure.PARTLY_COMMITTED
-                assert not partly or world.struck, f"a hole without a time-out, after: {label}"
-            elif driver.stage == "ended":
-                self.ends.add("ended")
 
     # --- what can happen -------------------------------------------------------------------------------
 
@@ -169,17 +138,18 @@ class Explorer:
             if entry.is_asked:
                 status = "aborted" if entry.status == "open" else entry.status
                 late = entry._replace(epoch=entry.epoch + 1, status=status, is_asked=False)
-                yield f"late InitProducerId of {place}", world._replace(ids=_put(world.ids, place, late))
+                yield f"late InitProducerId of {place}", world._replace(ids=put(world.ids, place, late))
         if world.time_outs:
             for place, entry in enumerate(world.ids):
                 if entry.status == "open":
-                    ids = _put(world.ids, place, entry._replace(epoch=entry.epoch + 1, status="aborted"))
+                    ids = put(world.ids, place, entry._replace(epoch=entry.epoch + 1, status="aborted"))
                     yield (
                         f"time-out of {place}",
                         world._replace(
                             ids=ids,
                             time_outs=world.time_outs - 1,
-                            struck=world.struck or _transaction(place, entry) in {*_decided(world), *_checked(world)},
+                            struck=world.struck
+                            or transaction_of(place, entry.epoch) in {*_decided(world), *_checked(world)},
                         ),
                     )
 
@@ -199,68 +169,69 @@ class Explorer:
             if attempt.stage in ("begun", "half"):
                 yield f"{label} writes", self._write(world, number, place, attempt)
             elif driver.stage == "tasks" and self._may_begin(driver, place):
-                yield f"{label} begins", self._begin(world, number, place, attempt, driver.batch)
-                if world.unanswered:
-                    asked = self._begin(world, number, place, attempt, driver.batch, is_answered=False)
-                    yield f"{label} begins at the second try", asked
+                yield from self._begin(world, number, place, attempt, driver.batch)
 
     def _write(self, world: World, number: int, place: int, attempt: Attempt) -> World:
         """All that it has to write; without checks a part, and then the rest."""
-        where, rows = self._id_place(number, place, attempt.which), (attempt.batch, place // ATTEMPTS)
+        where = self._id_place(number, place, attempt.which)
         entry, status = world.ids[where], "empty" if attempt.stage == "begun" else "open"
         is_over = entry.epoch == attempt.epoch and entry.status in ("aborted", "committed")
         after = attempt._replace(stage="half" if attempt.stage == "begun" and not self.checks else "written")
         if (entry.epoch, entry.status) == (attempt.epoch, status):
-            entry = entry._replace(status="open", rows=rows)
+            entry = entry._replace(status="open", batch=attempt.batch)
         elif is_over and attempt.stage == "half":
-            entry = entry._replace(late=rows)
+            entry = entry._replace(late=attempt.batch)
             if self.broken != "open":
-                after = after._replace(uses=_put(after.uses, after.which, NEVER))
+                after = after._replace(uses=put(after.uses, after.which, NEVER))
         else:
-            after = attempt._replace(stage="refused", uses=_put(after.uses, after.which, NEVER))
-        return _with_attempt(world._replace(ids=_put(world.ids, where, entry)), number, place, after)
+            after = attempt._replace(stage="refused", uses=put(after.uses, after.which, NEVER))
+        return _with_attempt(world._replace(ids=put(world.ids, where, entry)), number, place, after)
 
     def _may_begin(self, driver: Driver, place: int) -> bool:
-        attempt = driver.attempts[place]
-        first = driver.attempts[place - place % ATTEMPTS]
-        is_first = place % ATTEMPTS == 0
-        return attempt.batch < driver.batch and (is_first or (self.retries and first.batch == driver.batch))
+        return driver.attempts[place].batch < driver.batch and (self.retries or place % ATTEMPTS == 0)
 
     def _begin(
-        self, world: World, number: int, place: int, attempt: Attempt, batch: int, *, is_answered: bool = True
-    ) -> World:
-        """InitProducerId of an id that is free; where it is not answered, of the next one."""
-        free = (which for which, last in enumerate(attempt.uses) if self._is_free(last, batch))
-        which = next(free)
-        if not is_answered:
+        self, world: World, number: int, place: int, attempt: Attempt, batch: int
+    ) -> Iterator[tuple[str, World]]:
+        """InitProducerId of any id that is free; where it is not answered, of another one."""
+        free = [which for which, last in enumerate(attempt.uses) if self._is_free(last, batch)]
+        for which in free:
+            yield f"driver {number} attempt {place} begins", self._begun(world, number, place, attempt, batch, which)
+        for which, other in itertools.permutations(free, 2) if world.unanswered else ():
             where = self._id_place(number, place, which)
-            ids = _put(world.ids, where, world.ids[where]._replace(is_asked=True))
-            world = world._replace(ids=ids, unanswered=world.unanswered - 1)
-            if self.broken != "another":
-                attempt = attempt._replace(uses=_put(attempt.uses, which, NEVER))
-                which = next(free)
+            ids = put(world.ids, where, world.ids[where]._replace(is_asked=True))
+            asked = world._replace(ids=ids, unanswered=world.unanswered - 1)
+            if self.broken == "another":
+                after = self._begun(asked, number, place, attempt, batch, which)
+            else:
+                rests = attempt._replace(uses=put(attempt.uses, which, NEVER))
+                after = self._begun(asked, number, place, rests, batch, other)
+            yield f"driver {number} attempt {place} begins at the second try", after
+
+    def _begun(self, world: World, number: int, place: int, attempt: Attempt, batch: int, which: int) -> World:
+        """InitProducerId is answered."""
         where = self._id_place(number, place, which)
         entry = world.ids[where]
-        begun = entry._replace(epoch=entry.epoch + 1, status="empty", rows=None)
-        ids = _put(world.ids, where, begun)
-        uses = _put(attempt.uses, which, batch)
+        begun = entry._replace(epoch=entry.epoch + 1, status="empty", batch=0)
+        uses = put(attempt.uses, which, batch)
         if attempt.stage in ("begun", "half") and self.broken != "open":  # given up: nobody has looked
-            uses = _put(uses, attempt.which, NEVER)
+            uses = put(uses, attempt.which, NEVER)
         after = Attempt(batch, "begun", which, entry.epoch + 1, uses)
-        return _with_attempt(world._replace(ids=ids), number, place, after)
+        return _with_attempt(world._replace(ids=put(world.ids, where, begun)), number, place, after)
 
     def _is_free(self, last: int, batch: int) -> bool:
         return self.broken == "rest" or batch_commit.is_free(NameUse("", last), batch)
 
     def _id_place(self, number: int, place: int, which: int) -> int:
-        return (number * TASKS * ATTEMPTS + place) * IDS + which
+        return (number * WORKERS + place) * IDS + which
 
     def driver_moves(self, world: World, number: int, driver: Driver) -> Iterator[tuple[str, World]]:
         """The next step of a driver."""
         label = f"driver {number}"
         if driver.stage == "commit" and driver.todo:
             aborts = driver.commit is not None and driver.commit.phase is CommitPhase.ABORT
-            yield f"{label} ends {driver.todo[0].name}", _end_first(world, number, driver, commit=not aborts)
+            for transaction in driver.todo:
+                yield f"{label} ends {transaction.name}", _end(world, number, driver, transaction, commit=not aborts)
         elif driver.stage == "tasks":
             for committables in self._messages(world, number, driver):
                 commit = BatchCommit(QUERY, driver.batch, committables, str(number), 1.0)
@@ -272,9 +243,7 @@ class Explorer:
         """One attempt of each task that has written (``OutputCommitCoordinator``)."""
         choices = [
             [
-                Committable(
-                    SinkTransaction(str(self._id_place(number, place, attempt.which)), ProducerId(0, attempt.epoch)), ()
-                )
+                Committable(transaction_of(self._id_place(number, place, attempt.which), attempt.epoch), ())
                 for place, attempt in enumerate(driver.attempts)
                 if place // ATTEMPTS == task and (attempt.batch, attempt.stage) == (driver.batch, "written")
             ]
@@ -284,11 +253,10 @@ class Explorer:
 
     def _commit_step(self, world: World, number: int, driver: Driver, commit: BatchCommit) -> World:
         if driver.stage == "told":  # whether the decision is written
-            commit = commit.decided(is_written=driver.epoch == world.control)
+            commit = commit.decided(is_written=world.owner == number)
             return self._after(world, number, driver, commit)
         if commit.phase is CommitPhase.CLAIM:
-            world = world._replace(control=world.control + 1)
-            return self._after(world, number, driver._replace(epoch=world.control), commit.claimed())
+            return self._after(world._replace(owner=number), number, driver, commit.claimed())
         if commit.phase is CommitPhase.READ:
             last = world.decision
             if self.broken == "run" and last is not None:
@@ -303,7 +271,7 @@ class Explorer:
                 open_now |= {each.transaction for each in commit.committables}
             return self._after(world, number, driver, commit.checked(dict.fromkeys(open_now, LONG)))
         if commit.phase is CommitPhase.DECIDE:
-            if driver.epoch != world.control and self.broken != "fenced":
+            if world.owner != number and self.broken != "fenced":
                 return self._after(world, number, driver, commit.decided(is_written=False))
             world = world._replace(decision=commit.proposal)
             return _with_driver(world, number, driver._replace(stage="told"))
@@ -320,49 +288,50 @@ class Explorer:
             todo = tuple(sorted(commit.leftovers))
         driver = driver._replace(stage="commit", commit=commit, todo=todo, results=())
         if commit.phase is CommitPhase.FAILED:
+            self.ends.add(commit.failure.name if commit.failure is not None else "")
+            assert commit.failure is not CommitFailure.PARTLY_COMMITTED or world.struck, "a hole without a time-out"
             return _with_driver(world, number, driver._replace(stage="failed"))
         if commit.phase is not CommitPhase.DONE:
             return _with_driver(world, number, driver)
         if commit.settles:
-            return _with_driver(world, number, self._begun(driver, commit))
+            return _with_driver(world, number, self._settled(driver, commit))
         if world.logged >= driver.batch:  # Spark: "Concurrent update to the commit log"
             return _with_driver(world, number, driver._replace(stage="failed", commit=None))
         world = world._replace(logged=driver.batch)
         stage = "tasks" if driver.batch < self.batches else "ended"
+        if stage == "ended":
+            self.ends.add(stage)
         return _with_driver(world, number, driver._replace(stage=stage, batch=driver.batch + 1, commit=None, todo=()))
 
-    def _begun(self, driver: Driver, settled: BatchCommit) -> Driver:
+    def _settled(self, driver: Driver, settled: BatchCommit) -> Driver:
         """A settled sink's driver: the tasks of a batch that is decided write nothing."""
         if settled.decision is not None and settled.decision.batch == driver.batch:
             return driver._replace(stage="commit", commit=BatchCommit(QUERY, driver.batch, (), settled.run, 1.0))
         return driver._replace(stage="tasks", commit=None)
 
 
-def _end_first(world: World, number: int, driver: Driver, *, commit: bool) -> World:
-    """EndTxn of the next transaction."""
-    transaction = driver.todo[0]
+def _end(world: World, number: int, driver: Driver, transaction: SinkTransaction, *, commit: bool) -> World:
+    """EndTxn of a transaction."""
     place = int(transaction.name)
     entry = world.ids[place]
     is_same = entry.epoch == transaction.producer.epoch
     if is_same and entry.status == "open":
         visible = world.visible
-        for rows in (entry.rows, entry.late) if commit else ():
-            if rows is not None:
-                where = rows[0] * TASKS + rows[1]
-                visible = _put(visible, where, visible[where] + 1)
+        for batch in (entry.batch, entry.late) if commit else ():
+            if batch:
+                where = batch * TASKS + task_of(place)
+                visible = put(visible, where, visible[where] + 1)
         status = "committed" if commit else "aborted"
-        world = world._replace(ids=_put(world.ids, place, entry._replace(status=status, late=None)), visible=visible)
+        world = world._replace(ids=put(world.ids, place, entry._replace(status=status, late=0)), visible=visible)
     is_ended = is_same and (entry.status == "open" or (entry.status == "committed") == commit)
     result = transaction, EndResult.ENDED if is_ended else EndResult.REFUSED
-    return _with_driver(world, number, driver._replace(todo=driver.todo[1:], results=(*driver.results, result)))
+    todo = tuple(each for each in driver.todo if each != transaction)
+    results = tuple(sorted((*driver.results, result), key=lambda each: each[0])) if commit else ()
+    return _with_driver(world, number, driver._replace(todo=todo, results=results))
 
 
 def _open(world: World) -> set[SinkTransaction]:
-    return {_transaction(place, entry) for place, entry in enumerate(world.ids) if entry.status == "open"}
-
-
-def _transaction(place: int, entry: Id) -> SinkTransaction:
-    return SinkTransaction(str(place), ProducerId(0, entry.epoch))
+    return {transaction_of(place, entry.epoch) for place, entry in enumerate(world.ids) if entry.status == "open"}
 
 
 def _checked(world: World) -> set[SinkTransaction]:
@@ -377,17 +346,13 @@ def _decided(world: World) -> tuple[SinkTransaction, ...]:
     return tuple(each.transaction for each in world.decision.committables) if world.decision is not None else ()
 
 
-def _put(values: tuple[Any, ...], place: int, value: object) -> tuple[Any, ...]:
-    return (*values[:place], value, *values[place + 1 :])
-
-
 def _with_driver(world: World, number: int, driver: Driver) -> World:
-    return world._replace(drivers=_put(world.drivers, number, driver))
+    return world._replace(drivers=put(world.drivers, number, driver))
 
 
 def _with_attempt(world: World, number: int, place: int, attempt: Attempt) -> World:
     driver = world.drivers[number]
-    return _with_driver(world, number, driver._replace(attempts=_put(driver.attempts, place, attempt)))
+    return _with_driver(world, number, driver._replace(attempts=put(driver.attempts, place, attempt)))
 
 
 def main() -> None:
