@@ -315,6 +315,14 @@ def test_row_11_a_request_that_a_cut_has_held_arrives_behind_the_decision(
         sink.shows(0, 1)
 
 
+def test_decisions_have_the_replicas_that_transactions_have(pair: Cluster, java: WrittenRecords, topic: str) -> None:
+    """Not the brokers' default, which is one: a broker that dies would take along what is decided."""
+    sink = Sink(pair, java, topic)
+    sink.options = sink.with_options(sink__state__topic=f"{topic}-state")
+    sink.batch(0)
+    wait_until(lambda: pair.admin.in_sync(f"{topic}-state") == {0: {1, 2}}, 30, "both brokers to have the topic")
+
+
 def test_a_clock_that_is_ahead_makes_no_decision_invalid(sink: Sink) -> None:
     """Kafka dates them: a driver whose clock has jumped by two hours decides on."""
     topic = f"{sink.topic}-state"

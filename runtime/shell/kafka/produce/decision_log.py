@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
+from sparkcohort.runtime.kafka.cluster_messages import MetadataQuestion
 from sparkcohort.runtime.kafka.decision import (
     Committable,
     MalformedDecision,
@@ -34,6 +35,7 @@ log = logging.getLogger("sparkcohort.writer")
 
 ANSWER_S, STABLE_S, PAUSE_S = 5.0, 30.0, 0.02
 POLL_MS: Final = 30_000
+MOST_REPLICAS: Final = 3
 _COLUMNS: Final = tuple(each for each in KAFKA_ROW if each.field in (Field.KEY, Field.VALUE, Field.OFFSET))
 _TOPIC_CONFIG: Final = {
     "cleanup.policy": "compact",
@@ -57,10 +59,21 @@ class DecisionLog:
         if self._topic().leaders:
             return
         try:
-            new_topic = NewTopic(self.tp.topic, 1, -1, config=dict(_TOPIC_CONFIG))
+            brokers = len(self._client.metadata(MetadataQuestion(()), ANSWER_S).nodes)
+            # As many as Kafka's log of transactions has by default: the brokers' own default for topics is one, and with that broker
+            # goes what is decided.
+            replicas = min(MOST_REPLICAS, brokers)
+            config = {**_TOPIC_CONFIG, "min.insync.replicas": str(max(1, replicas - 1))}
             admin = new_admin(self._conf)
+            new_topic = NewTopic(self.tp.topic, 1, replicas, config=config)
             admin.create_topics([new_topic])[self.tp.topic].result(ANSWER_S)
-            log.info("topic %s was made: it has what each sink has decided (sink.state.topic)", self.tp.topic)
+            log.info(
+                "topic %s was made, with %d replicas: it has what each sink has decided (sink.state.topic)",
+                self.tp.topic,
+                replicas,
+            )
+        except TransportError as error:
+            raise self._unreachable(str(error)) from None
         except (KafkaException, TimeoutError) as error:
             if isinstance(error, KafkaException) and code_of(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
