@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -60,7 +61,7 @@ class Watch:
             with suppress(psutil.Error), process.oneshot():
                 memory = process.memory_info().rss / (1 << 20)
                 self.lives[role][process.pid, process.create_time()].append(
-                    (now_s, memory, process.num_fds(), process.num_threads())
+                    (now_s, memory, process.num_fds(), threads_of(process.pid))
                 )
 
     def table(self) -> list[str]:
@@ -88,6 +89,15 @@ class Watch:
             for place, name in enumerate(FIGURES, 1):
                 if lives:
                     yield role, name, [[(look[0], look[place]) for look in life] for life in lives.values()]
+
+
+def threads_of(pid: int) -> int:
+    """A process's threads, without those that Spark's driver has for a minute, up to 200, when an executor is gone (BlockManagerMaster)."""
+    count = 0
+    for name in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with suppress(OSError):  # a thread that has ended
+            count += not name.read_text().startswith("block-manager-")
+    return count
 
 
 def _blunt(life: Samples) -> Samples:
