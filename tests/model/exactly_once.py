@@ -195,6 +195,7 @@ class Explorer:
     ) -> Iterator[tuple[str, World]]:
         """InitProducerId of any id that is free; where it is not answered, of another one."""
         free = [which for which, last in enumerate(attempt.uses) if self._is_free(last, batch)]
+        assert free, "a worker has no id left: the model needs more of them"
         for which in free:
             yield f"driver {number} attempt {place} begins", self._begun(world, number, place, attempt, batch, which)
         for which, other in itertools.permutations(free, 2) if world.unanswered else ():

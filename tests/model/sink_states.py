@@ -19,7 +19,7 @@ from sparkcohort.runtime.kafka.batch_commit import BatchCommit, CommitPhase, End
 from sparkcohort.runtime.kafka.decision import Committable, SinkDecision, SinkTransaction
 from sparkcohort.runtime.kafka.produce_messages import ProducerId
 
-TASKS, ATTEMPTS, IDS = 2, 2, 3
+TASKS, ATTEMPTS, IDS = 2, 2, 4
 WORKERS: Final = TASKS * ATTEMPTS
 UNUSED: Final = -9
 NEVER: Final = 1 << 30
